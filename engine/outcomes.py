@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 
 def classify(status: int | None) -> Outcome:
-    """Classify an HTTP status; None means that no complete answer came (reset, refused, garbled)."""
+    """Classify an HTTP status; None means that no complete answer came (reset, refused)."""
     if status is None:
         return Outcome.FAULT
     if 200 <= status < 300:
