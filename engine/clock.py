@@ -33,4 +33,6 @@ class ManualClock:
 
     def set(self, now_ms: float) -> None:
         """Jump to `now_ms`, which must not lie in the past."""
-        self.advance(now_ms - self._now_ms)
+        if now_ms < self._now_ms:
+            raise ValueError(f"now_ms={now_ms}: a monotonic clock cannot go back")
+        self._now_ms = now_ms  # not by a difference: rounding would overshoot the next event
