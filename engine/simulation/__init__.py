@@ -1,0 +1,1 @@
+"""Virtual time: workloads, devices and whole fleets, driving the same `Scheduler`."""
