@@ -90,6 +90,7 @@ class Request:
     session_key: str | None = None
     prefix_key: str | None = None
     version: str | None = None
+    first_token_deadline_ms: float | None = None  # absolute; streams only
     payload: object = None
 
 

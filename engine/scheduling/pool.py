@@ -1,0 +1,235 @@
+"""One model version: its queue, its replicas, and what is known of their speed.
+
+A fleet has one shared queue per version and its devices pull, each with a cost model of its
+own over a shared prior. Pulling is what makes routing and batching one decision: the batch
+is formed for the replica that will run it, at the moment it is free.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from engine.batching.cost_model import CostModel, CostPrior, SharedPrior
+from engine.batching.former import BatchFormer, BatchPlan, Device, Wait
+from engine.errors import require_range
+from engine.routing.hedge import HedgePolicy
+from engine.routing.replica_state import ReplicaState
+from engine.routing.router import RouteDecision, Router
+from engine.scheduling.ticket import Ticket
+from engine.stats.window import RotatingCounter, RotatingHistogram
+from engine.types import FlushReason, Priority, ReplicaSpec, RequestType, Strategy
+
+_FASTEST_EVERY_MS = 250.0
+_STALE_COST_MS = 10_000.0
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class PoolConfig:
+    """`prior` is what a replica is believed to cost before it has run anything.
+    `max_declined` bounds how many free replicas are offered the queue in one round."""
+
+    prior: CostPrior = field(default_factory=CostPrior)
+    max_declined: int = 4
+
+    def __post_init__(self) -> None:
+        require_range("max_declined", self.max_declined, 1, 64)
+
+
+class Pool:
+    """The queue and the replicas of one (model, version)."""
+
+    __slots__ = (
+        "_fastest",
+        "_fastest_at_ms",
+        "_priors",
+        "batch_sizes",
+        "batches",
+        "config",
+        "costs",
+        "devices",
+        "execution",
+        "flush_reasons",
+        "former",
+        "hedging",
+        "last_success_ms",
+        "latency",
+        "model",
+        "per_request",
+        "router",
+        "served",
+        "strategy",
+        "version",
+        "wait_ms",
+        "wake_ms",
+    )
+
+    def __init__(
+        self,
+        model: str,
+        version: str,
+        former: BatchFormer,
+        router: Router,
+        hedging: HedgePolicy,
+        config: PoolConfig,
+    ) -> None:
+        self.model = model
+        self.version = version
+        self.former = former
+        self.router = router
+        self.hedging = hedging
+        self.config = config
+        self.strategy = Strategy.PEAK_EWMA
+        self.per_request = False  # every batch is one request: streams, not batches
+        self.costs: dict[str, CostModel] = {}
+        self.devices: dict[str, Device] = {}
+        self._priors: dict[str, SharedPrior] = {}
+        self._fastest: CostModel | None = None
+        self._fastest_at_ms = 0.0
+        self.wake_ms: float | None = None
+        self.wait_ms: float | None = None
+        self.last_success_ms: float | None = None
+        self.batches = 0
+        self.batch_sizes = 0
+        self.flush_reasons: dict[FlushReason, int] = {}
+        self.served = RotatingCounter(10_000.0, 10)
+        self.latency = RotatingHistogram(60_000.0, 12)
+        self.execution = RotatingHistogram(60_000.0, 12)
+
+    # -- configuration ---------------------------------------------------------------
+
+    def configure(self, states: list[ReplicaState], strategy: Strategy, now_ms: float) -> None:
+        """Take the replicas of this version as they are now; cost models survive."""
+        self.strategy = strategy
+        costs: dict[str, CostModel] = {}
+        devices: dict[str, Device] = {}
+        for state in states:
+            spec = state.spec
+            cost = self.costs.get(spec.replica_id)
+            if cost is None or cost.unit is not spec.work_unit:
+                cost = self._prior_of(spec).new_model()
+            costs[spec.replica_id] = cost
+            devices[spec.replica_id] = Device(
+                replica_id=spec.replica_id,
+                cost=cost,
+                max_batch_size=spec.max_batch_size,
+                max_batch_work=float(spec.max_batch_tokens),
+            )
+        self.costs = costs
+        self.devices = devices
+        self.per_request = bool(states) and all(s.spec.max_batch_size == 1 for s in states)
+        self.router.set_replicas(states, now_ms)
+        self.former.set_devices(list(devices.values()), now_ms)
+        self._fastest = None
+
+    def _prior_of(self, spec: ReplicaSpec) -> SharedPrior:
+        key = f"{spec.accelerator}/{spec.work_unit}"
+        prior = self._priors.get(key)
+        if prior is None:
+            prior = self._priors[key] = SharedPrior(spec.work_unit, self.config.prior)
+        return prior
+
+    # -- asking ----------------------------------------------------------------------
+
+    def fastest(self, now_ms: float) -> CostModel | None:
+        """The cost model of the replica that runs a typical request soonest; None if empty."""
+        if self._fastest is None or now_ms - self._fastest_at_ms > _FASTEST_EVERY_MS:
+            self._fastest = min(
+                self.costs.values(), key=lambda c: c.predict_ms(200.0, 1, 200.0), default=None
+            )
+            self._fastest_at_ms = now_ms
+        return self._fastest
+
+    def alone_ms(self, work: float, now_ms: float) -> float:
+        """How long a request of this size takes alone on the fastest replica, in ms."""
+        fastest = self.fastest(now_ms)
+        return 0.0 if fastest is None else fastest.predict_ms(work, 1, work)
+
+    def trusts_its_costs(self, now_ms: float) -> bool:
+        """Whether predictions may refuse work: only while completions keep them honest.
+
+        A model that refuses everything gets no sample and can never be corrected, so a
+        prediction that no completion confirmed lately must not turn anyone away.
+        """
+        seen = self.last_success_ms
+        return seen is not None and now_ms - seen < _STALE_COST_MS
+
+    def reference_ms(self, spec: ReplicaSpec, work: float, count: int, longest: float) -> float:
+        """What this version costs on that class of hardware: the yardstick of the evidence."""
+        return self._prior_of(spec).predict_ms(work, count, longest)
+
+    # -- batches ---------------------------------------------------------------------
+
+    def next_batch(self, now_ms: float) -> tuple[ReplicaState, BatchPlan, RouteDecision] | None:
+        """The next batch that should leave now, or None (then `wait_ms` says when to ask)."""
+        former = self.former
+        router = self.router
+        self.wait_ms = None
+        declined: tuple[str, ...] = ()
+        while len(former) > 0 and len(declined) <= self.config.max_declined:
+            route = router.pick(now_ms, tried=declined, strategy=self.strategy)
+            if route is None:
+                return None
+            state = route.replica
+            replica_id = state.spec.replica_id
+            plan = former.form(self.devices[replica_id], now_ms)
+            if isinstance(plan, BatchPlan):
+                if self.per_request:
+                    return self._place(plan, route, now_ms)
+                return state, plan, route
+            if isinstance(plan, Wait):
+                self.wait_ms = plan.until_ms
+                return None
+            declined = (*declined, replica_id)
+        return None
+
+    def _place(
+        self, plan: BatchPlan, route: RouteDecision, now_ms: float
+    ) -> tuple[ReplicaState, BatchPlan, RouteDecision]:
+        """Give a single request the replica that its session, prefix or kind prefers.
+
+        The preference is dropped where it would miss the deadline that `route` can meet.
+        """
+        member = plan.members[0]
+        assert isinstance(member, Ticket)
+        request = member.request
+        key = request.session_key or request.prefix_key
+        if request.request_type is RequestType.UPDATE:
+            strategy = Strategy.LEAST_LOADED
+        elif key is not None and self.strategy is Strategy.PEAK_EWMA:
+            strategy = Strategy.AFFINITY
+        else:
+            strategy = self.strategy
+        if strategy is self.strategy and key is None and not member.tried:
+            return route.replica, plan, route
+        better = self.router.pick(
+            now_ms,
+            tried=member.tried,
+            key=key,
+            strategy=strategy,
+            request_type=request.request_type,
+            priority=Priority(request.priority),
+        )
+        if better is not None and better.replica is not route.replica:
+            cost = self.costs[better.replica.spec.replica_id]
+            predicted_ms = cost.predict_ms(member.work, member.items, member.work)
+            if now_ms + predicted_ms <= member.deadline_ms:
+                moved = BatchPlan(
+                    members=plan.members,
+                    predicted_ms=predicted_ms,
+                    margin_ms=plan.margin_ms,
+                    reason=plan.reason,
+                    numbers=plan.numbers,
+                )
+                return better.replica, moved, better
+        return route.replica, plan, route
+
+    def count_batch(self, plan: BatchPlan) -> None:
+        self.batches += 1
+        self.batch_sizes += len(plan.members)
+        self.flush_reasons[plan.reason] = self.flush_reasons.get(plan.reason, 0) + 1
+
+
+def build_router(config: object, rng: random.Random) -> Router:
+    """A router with its own stream of randomness, so that pools do not disturb each other."""
+    return Router(config, random.Random(rng.getrandbits(64)))  # type: ignore[arg-type]

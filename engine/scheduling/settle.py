@@ -1,0 +1,254 @@
+"""How attempts end, and how each request gets its one answer.
+
+`finish_*` are the only ways out for a ticket: each releases the permit by exactly one verb,
+moves the ledger, feeds the evidence and emits one `Deliver`. The permit's verb follows the
+outcome: served -> succeed (a latency sample), timed out -> drop (congestion), everything
+else -> ignore (a fast failure must never read as a latency improvement).
+"""
+
+from __future__ import annotations
+
+from engine.actions import Deliver, ItemResult, LeaseReport
+from engine.errors import Refusal, RefusalCode
+from engine.outcomes import Outcome
+from engine.scheduling.attempt import Attempt
+from engine.scheduling.state import State
+from engine.scheduling.ticket import DONE, QUEUED, RUNNING, Ticket
+
+
+def serve(
+    state: State, attempt: Attempt, ticket: Ticket, item: ItemResult, execution_ms: float, now_ms: float
+) -> None:
+    """The answer is here and in time."""
+    latency_ms = now_ms - ticket.arrived_ms
+    pool = ticket.pool
+    _close(state, ticket, now_ms)
+    ticket.outcome = item
+    if ticket.shadow:
+        return
+    permit = ticket.permit
+    if permit is not None:
+        permit.succeed(latency_ms, item.prompt_tokens + item.completion_tokens, now_ms)
+    ledger = state.ledger
+    ledger.served += 1
+    ledger.latency.record(latency_ms, now_ms)
+    pool.latency.record(latency_ms, now_ms)
+    pool.served.add(1, now_ms)
+    _deliver(state, ticket, attempt, item, None, execution_ms, now_ms)
+
+
+def refuse_ticket(state: State, ticket: Ticket, refusal: Refusal, now_ms: float) -> None:
+    """Turn an admitted request away: its time ran out, or nothing can run it any more."""
+    was_running = ticket.state == RUNNING
+    timed_out = refusal.code is RefusalCode.DEADLINE_EXCEEDED
+    _close(state, ticket, now_ms)
+    ticket.refusal = refusal
+    if ticket.judged:
+        arm = ticket.arm
+        pool = ticket.pool
+        if timed_out and was_running:
+            state.evidence.miss(pool.model, pool.version, arm, now_ms)
+        else:
+            state.evidence.shed(pool.model, pool.version, arm, refusal.code, now_ms)
+    if ticket.shadow:
+        return
+    if ticket.permit is not None:
+        if timed_out:
+            ticket.permit.drop(now_ms - ticket.arrived_ms, 0, now_ms)
+        else:
+            ticket.permit.ignore(0, now_ms)
+    ledger = state.ledger
+    if was_running:
+        ledger.failed += 1
+        if timed_out:
+            ledger.late += 1
+    else:
+        ledger.refuse(refusal.code)
+    attempt = ticket.history[-1] if ticket.history else None
+    _deliver(state, ticket, attempt, None, refusal, 0.0, now_ms)
+
+
+def fail(
+    state: State, attempt: Attempt, ticket: Ticket, item: ItemResult, refusal: Refusal, now_ms: float
+) -> None:
+    """The upstream failed it, or found fault with the request itself."""
+    _close(state, ticket, now_ms)
+    ticket.outcome = item
+    ticket.refusal = refusal
+    if ticket.shadow:
+        return
+    if ticket.permit is not None:
+        ticket.permit.ignore(item.prompt_tokens + item.completion_tokens, now_ms)
+    if item.outcome is Outcome.CLIENT_ERROR:
+        state.ledger.refuse(refusal.code)
+    else:
+        state.ledger.failed += 1
+    _deliver(state, ticket, attempt, item, refusal, now_ms - attempt.started_ms, now_ms)
+
+
+def cancel(state: State, request_id: str) -> tuple[Ticket, list[Attempt]] | None:
+    """The client left. Returns the attempts that may now have nobody waiting."""
+    ticket = state.live.get(request_id)
+    if ticket is None or ticket.state == DONE:
+        return None
+    now_ms = state.clock.now_ms()
+    was_queued = ticket.state == QUEUED
+    if was_queued and ticket.queued:
+        ticket.pool.former.remove(ticket)
+        state.dirty[ticket.pool] = None
+    _close(state, ticket, now_ms)
+    ticket.outcome = ItemResult(Outcome.CANCELLED)
+    if ticket.permit is not None:
+        ticket.permit.ignore(ticket.request.prompt_tokens if not was_queued else 0, now_ms)
+    state.ledger.cancelled += 1
+    if ticket.judged:
+        state.evidence.cancelled(ticket.pool.model, ticket.pool.version, ticket.arm, now_ms)
+    return ticket, [a for a in ticket.history if a.lease_id in state.attempts]
+
+
+def observe(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) -> None:
+    """Let everything that learns from attempts learn from this one, and free the replica."""
+    pool = attempt.pool
+    outcome = report.outcome
+    if attempt.abort_outcome is not None and outcome is not Outcome.SUCCESS:
+        outcome = attempt.abort_outcome
+    elapsed_ms = now_ms - attempt.started_ms
+    sample_ms = elapsed_ms if report.first_byte_ms is None else report.first_byte_ms
+    replica = attempt.lease.replica
+    attempt.lease.release(outcome, sample_ms, now_ms)
+    if outcome is Outcome.BACKPRESSURE:
+        replica.backpressure(report.retry_after_ms, now_ms)
+    if outcome is not Outcome.SUCCESS:
+        return
+    replica.reported_queue(report.queued_at_replica)
+    pool.last_success_ms = now_ms
+    cost = pool.costs.get(attempt.lease.replica_id)
+    if cost is not None:
+        cost.observe(attempt.work, attempt.items, attempt.longest, elapsed_ms)
+    pool.hedging.observe(attempt.work, elapsed_ms, now_ms)
+    pool.execution.record(elapsed_ms, now_ms)
+
+
+def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) -> None:
+    """Count this attempt as evidence for its arm, once per member that had a stake in it.
+
+    Execution time is divided by what the *baseline's* cost model predicts for that batch on
+    that class of hardware: a slower canary must not become its own yardstick.
+    """
+    pool = attempt.pool
+    spec = attempt.lease.replica.spec
+    split = state.snapshot.models[pool.model].split if pool.model in state.snapshot.models else None
+    yardstick = pool
+    if split is not None:
+        yardstick = state.pools.get((pool.model, split.baseline), pool)
+    predicted_ms = yardstick.reference_ms(spec, attempt.work, attempt.items, attempt.longest)
+    execution_ms = report.execution_ms
+    if execution_ms is None:
+        execution_ms = report.first_byte_ms
+    if execution_ms is None:
+        execution_ms = now_ms - attempt.started_ms
+    warm = replica_is_warm(state, attempt)
+    items = report.items
+    evidence = state.evidence
+    for index, member in enumerate(attempt.members):
+        if not member.judged or member.state == DONE:
+            continue
+        outcome = report.outcome if items is None else items[index].outcome
+        if outcome is Outcome.SUCCESS:
+            item = None if items is None else items[index]
+            evidence.served(
+                pool.model,
+                pool.version,
+                member.arm,
+                execution_ms if warm else None,
+                predicted_ms,
+                now_ms - member.arrived_ms,
+                now_ms <= member.deadline_ms,
+                0 if item is None else item.prompt_tokens,
+                0 if item is None else item.completion_tokens,
+                now_ms,
+            )
+        elif outcome is Outcome.FAULT:
+            evidence.fault(pool.model, pool.version, member.arm, now_ms)
+        elif outcome is Outcome.CLIENT_ERROR:
+            evidence.client_error(pool.model, pool.version, member.arm, now_ms)
+    evidence.batch(pool.model, pool.version, attempt.members[0].arm, attempt.items, now_ms)
+
+
+def replica_is_warm(state: State, attempt: Attempt) -> bool:
+    """Whether this replica is old enough for its timings to be evidence."""
+    return attempt.lease.replica.age_ms(state.clock.now_ms()) >= state.config.warm_up_ms
+
+
+def upstream_refusal(
+    attempt: Attempt, item: ItemResult | None, report: LeaseReport, now_ms: float
+) -> Refusal:
+    """What the client is told when its last attempt did not succeed."""
+    outcome = report.outcome if item is None else item.outcome
+    error = (item.error if item is not None else None) or report.error or str(outcome)
+    status = (item.status if item is not None else None) or report.status
+    replica_id = attempt.lease.replica_id
+    details: dict[str, object] = {"replicaId": replica_id, "upstreamStatus": status}
+    if outcome is Outcome.CLIENT_ERROR:
+        return Refusal(
+            code=RefusalCode.INVALID_REQUEST, message=f"the model refused it: {error}", details=details
+        )
+    if outcome is Outcome.BACKPRESSURE:
+        return Refusal(
+            code=RefusalCode.OVERLOADED,
+            message=f"replica {replica_id} is busy: {error}",
+            limit_name="replica",
+            retry_after_ms=max(attempt.lease.replica.ready_in_ms(now_ms), 1.0),
+            details=details,
+        )
+    return Refusal(
+        code=RefusalCode.UPSTREAM_FAILURE,
+        message=f"replica {replica_id} failed: {error}",
+        limit_name="replica",
+        retry_after_ms=max(attempt.plan.predicted_ms, 1.0),
+        details=details,
+    )
+
+
+def _close(state: State, ticket: Ticket, now_ms: float) -> None:
+    """Move a ticket to DONE and take it off the books it is on."""
+    ledger = state.ledger
+    if not ticket.shadow:
+        if ticket.state == RUNNING:
+            ledger.running -= 1
+        else:
+            ledger.queued -= 1
+        state.live.pop(ticket.request.request_id, None)
+    ticket.state = DONE
+    ticket.queued = False
+    ticket.finished_ms = now_ms
+
+
+def _deliver(
+    state: State,
+    ticket: Ticket,
+    attempt: Attempt | None,
+    item: ItemResult | None,
+    refusal: Refusal | None,
+    execution_ms: float,
+    now_ms: float,
+) -> None:
+    pool = ticket.pool
+    started_ms = now_ms if attempt is None else attempt.started_ms
+    state.out.append(
+        Deliver(
+            request=ticket.request,
+            result=item,
+            refusal=refusal,
+            version=pool.version,
+            arm=ticket.arm,
+            replica_id=None if attempt is None else attempt.lease.replica_id,
+            hedged=attempt is not None and (attempt.rival is not None),
+            attempts=ticket.attempts,
+            queued_ms=started_ms - ticket.arrived_ms,
+            execution_ms=execution_ms,
+            total_ms=now_ms - ticket.arrived_ms,
+            batch_size=0 if attempt is None else len(attempt.members),
+            reason=None if attempt is None else attempt.plan.reason,
+        )
+    )
