@@ -26,6 +26,7 @@ from engine.errors import InvalidInput, Refusal
 from engine.outcomes import Outcome
 from engine.rollout.evidence import WindowRecord
 from engine.scheduling import admit, configure, describe, dispatch, quoting, settle
+from engine.scheduling import explain as explaining
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.retry import retry_or_fail
 from engine.scheduling.state import SchedulerConfig, State
@@ -187,7 +188,7 @@ class Scheduler:
 
     def explain(self, request_id: str) -> dict[str, object] | None:
         """The decision record of a recent request, or None where it is not remembered."""
-        return describe.explain(self._state, request_id)
+        return explaining.explain(self._state, request_id)
 
     def view(self) -> SchedulerView:
         """The live state, for dashboards and APIs."""

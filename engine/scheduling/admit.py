@@ -22,20 +22,20 @@ _WHEN_NOBODY_KNOWS_MS = 1000.0  # the pace at which a fleet without replicas is 
 
 def submit(state: State, request: Request) -> Ticket | Refusal:
     """Admit or refuse. Raises `InvalidInput` for a request that makes no sense at all."""
-    _examine(state, request)
+    examine(state, request)
     now_ms = state.clock.now_ms()
     ledger = state.ledger
     ledger.arrived += 1
     spec = state.snapshot.models.get(request.model)
     if spec is None:
-        return _refuse(state, request, _unknown_model(state, request), None, now_ms)
+        return _refuse(state, request, unknown_model(state, request), None, now_ms)
     if state.draining:
         return _refuse(state, request, _draining(), None, now_ms)
     tokens = request.prompt_tokens + request.max_output_tokens
     reservation = state.gate.reserve(request.tenant, tokens, now_ms)
     if isinstance(reservation, Refusal):
         return _refuse(state, request, reservation, None, now_ms)
-    placed = _split(state, spec, request)
+    placed = place(state, spec, request)
     if isinstance(placed, Refusal):
         reservation.give_back(now_ms)
         return _refuse(state, request, placed, None, now_ms)
@@ -131,7 +131,7 @@ def retract(entry: Queued) -> None:
         entry.pool.former.remove(entry)
 
 
-def _examine(state: State, request: Request) -> None:
+def examine(state: State, request: Request) -> None:
     if not request.prompt_tokens > 0:
         raise InvalidInput("prompt_tokens", request.prompt_tokens, "must be >= 1")
     if not request.deadline_ms >= 0 or request.deadline_ms == math.inf:
@@ -144,7 +144,7 @@ def _examine(state: State, request: Request) -> None:
         raise InvalidInput("request_id", request.request_id, "is in flight already")
 
 
-def _split(
+def place(
     state: State, spec: ModelSpec, request: Request
 ) -> tuple[Pool, Arm, float | None] | Refusal:
     """The version this request goes to, by override or by the salted hash of its session."""
@@ -226,7 +226,7 @@ def _refuse(
     return refusal
 
 
-def _unknown_model(state: State, request: Request) -> Refusal:
+def unknown_model(state: State, request: Request) -> Refusal:
     known = sorted(state.snapshot.models)[:8]
     return Refusal(
         code=RefusalCode.MODEL_NOT_FOUND,

@@ -109,9 +109,7 @@ def _known(snapshot: FleetSnapshot, key: PoolKey) -> bool:
     return model is not None and key[1] in model.versions
 
 
-def _follow_split(
-    state: State, model: ModelSpec, before: ModelSpec | None, now_ms: float
-) -> None:
+def _follow_split(state: State, model: ModelSpec, before: ModelSpec | None, now_ms: float) -> None:
     """Note a changed split in the feed, and bring home what waits for a version that left."""
     split = model.split
     old = None if before is None else before.split

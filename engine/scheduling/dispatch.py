@@ -216,7 +216,7 @@ def _give_up(state: State, attempt: Attempt, member: Ticket, now_ms: float) -> N
             code=RefusalCode.DEADLINE_EXCEEDED,
             message=(
                 f"replica {attempt.lease.replica_id} was still working after "
-                f"{now_ms - attempt.started_ms:.0f} ms, predicted {attempt.plan.predicted_ms:.0f} ms"
+                f"{now_ms - attempt.started_ms:.0f} ms, expected {attempt.plan.predicted_ms:.0f}"
             ),
             limit_name="deadline_ms",
             limit=limit_ms,
@@ -248,7 +248,9 @@ def _fire_hedges(state: State, now_ms: float) -> None:
             continue
         pool = attempt.pool
         members = [
-            m for m in attempt.waiting() if m.running == 1 and m.attempts < state.config.max_attempts
+            m
+            for m in attempt.waiting()
+            if m.running == 1 and m.attempts < state.config.max_attempts
         ]
         if not members or not pool.hedging.allowed(pool.router.utilisation(now_ms), now_ms):
             continue

@@ -27,7 +27,7 @@ def quote(state: State, request: Request) -> Quote:
         request.priority,
         now_ms,
     )
-    placed = admit.split(state, spec, request)
+    placed = admit.place(state, spec, request)
     if isinstance(placed, Refusal):
         return make_quote(refusal=placed)
     pool, _, _ = placed

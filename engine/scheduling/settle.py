@@ -17,7 +17,12 @@ from engine.scheduling.ticket import DONE, QUEUED, RUNNING, Ticket
 
 
 def serve(
-    state: State, attempt: Attempt, ticket: Ticket, item: ItemResult, execution_ms: float, now_ms: float
+    state: State,
+    attempt: Attempt,
+    ticket: Ticket,
+    item: ItemResult,
+    execution_ms: float,
+    now_ms: float,
 ) -> None:
     """The answer is here and in time."""
     latency_ms = now_ms - ticket.arrived_ms
@@ -69,7 +74,12 @@ def refuse_ticket(state: State, ticket: Ticket, refusal: Refusal, now_ms: float)
 
 
 def fail(
-    state: State, attempt: Attempt, ticket: Ticket, item: ItemResult, refusal: Refusal, now_ms: float
+    state: State,
+    attempt: Attempt,
+    ticket: Ticket,
+    item: ItemResult,
+    refusal: Refusal,
+    now_ms: float,
 ) -> None:
     """The upstream failed it, or found fault with the request itself."""
     _close(state, ticket, now_ms)
@@ -191,7 +201,9 @@ def upstream_refusal(
     details: dict[str, object] = {"replicaId": replica_id, "upstreamStatus": status}
     if outcome is Outcome.CLIENT_ERROR:
         return Refusal(
-            code=RefusalCode.INVALID_REQUEST, message=f"the model refused it: {error}", details=details
+            code=RefusalCode.INVALID_REQUEST,
+            message=f"the model refused it: {error}",
+            details=details,
         )
     if outcome is Outcome.BACKPRESSURE:
         return Refusal(
