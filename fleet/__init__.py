@@ -1,0 +1,1 @@
+"""What exists (models, versions, replicas, tenants) and how requests reach it."""
