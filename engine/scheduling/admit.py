@@ -52,6 +52,8 @@ def submit(state: State, request: Request) -> Ticket | Refusal:
     state.live[request.request_id] = ticket
     state.remember(request.request_id, ticket)
     ledger.queued += 1
+    if position is not None and request.session_key is not None:
+        state.evidence.arrived(request.model, pool.version, arm, position, now_ms)
     split = spec.split
     if (
         split is not None

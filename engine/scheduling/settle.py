@@ -182,7 +182,9 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
             evidence.fault(pool.model, pool.version, member.arm, now_ms)
         elif outcome is Outcome.CLIENT_ERROR:
             evidence.client_error(pool.model, pool.version, member.arm, now_ms)
-    evidence.batch(pool.model, pool.version, attempt.members[0].arm, attempt.items, now_ms)
+    evidence.batch(
+        pool.model, pool.version, attempt.members[0].arm, attempt.items, now_ms, execution_ms
+    )
 
 
 def replica_is_warm(state: State, attempt: Attempt) -> bool:
