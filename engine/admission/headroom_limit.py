@@ -1,0 +1,142 @@
+"""SLO headroom: how many in flight keep the p95 just inside the objective?
+
+    every second:  e = clip((0.92 SLO - p95) / SLO, -1, 1);  L = L x (1 + 0.5 e)
+
+The controlled value is the one that was promised: end-to-end p95 against the SLO. Policies
+that compare a short with a long latency average read batching as queueing (a batch of 32 is
+slower than a batch of 1, and better), and drift in overload, because the long average learns
+the overload. This one has a fixed reference, so thirty minutes of overload end where the
+first minute did.
+
+States. *Under the SLO and full*: grows, faster the more headroom there is. *Under the SLO
+and not full* (in flight < 0.8 L): holds, since growth without demand is a limit that nobody
+tested; so L never passes 1.9 x the largest in flight. *Over the SLO*: shrinks, at most by
+half a second. *Nothing finished*: holds, since silence is not evidence. *Timeouts*: each
+counts as twice the SLO, so once they are more than 5 % the limit falls to its floor, one
+batch. After a version or hardware change the cost model knows the new capacity before any
+latency does: `expect` lifts the limit to half of what it implies and keeps it there until
+the latencies have caught up.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from engine.admission.limit import DROPS
+from engine.errors import InvalidInput, require_positive, require_range
+from engine.outcomes import Outcome
+from engine.stats.histogram import LogHistogram
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class HeadroomConfig:
+    """Every knob of the policy, with its range."""
+
+    initial: float = 256.0  # high: nobody is refused before there is evidence
+    floor: float = 32.0  # one batch; `expect` replaces it by the fleet's own
+    ceiling: float = 65_536.0
+    target_ratio: float = 0.92  # of the SLO: where the p95 is steered to
+    gain: float = 0.5
+    interval_ms: float = 1000.0
+    full_ratio: float = 0.8  # of the limit: in flight below this is no reason to grow
+    drop_ratio: float = 2.0  # of the SLO: what a timeout counts as
+    enough_samples: int = 40  # a p95 of fewer looks further back
+    memory_ms: float = 10_000.0  # but never further than this
+    settle_ms: float = 5000.0  # how long the feed-forward floor holds
+
+    def __post_init__(self) -> None:
+        require_range("floor", self.floor, 1.0)
+        require_range("initial", self.initial, 1.0)
+        require_range("target_ratio", self.target_ratio, 0.1, 1.0)
+        require_range("gain", self.gain, 0.01, 1.0)
+        require_positive("interval_ms", self.interval_ms, unit="ms")
+        require_range("full_ratio", self.full_ratio, 0.0, 1.0)
+        require_range("drop_ratio", self.drop_ratio, 1.0)
+        require_range("enough_samples", self.enough_samples, 1)
+        require_range("memory_ms", self.memory_ms, self.interval_ms, unit="ms")
+        require_range("settle_ms", self.settle_ms, 0.0, unit="ms")
+        if self.ceiling < self.floor:
+            raise InvalidInput("ceiling", self.ceiling, f"must be >= floor ({self.floor:g})")
+
+
+class HeadroomLimit:
+    """Steers the p95 to just inside the SLO by the number of requests in flight."""
+
+    __slots__ = (
+        "_config",
+        "_current",
+        "_floor",
+        "_lifted",
+        "_lifted_until_ms",
+        "_p95_ms",
+        "_past",
+        "reason",
+        "slo_ms",
+        "value",
+    )
+
+    policy = "headroom"
+
+    def __init__(self, slo_ms: float, config: HeadroomConfig | None = None) -> None:
+        self._config = config or HeadroomConfig()
+        self.slo_ms = require_positive("slo_ms", slo_ms, unit="ms")
+        self._floor = self._config.floor
+        self.value = max(self._config.initial, self._floor)
+        self.reason = "initial: no latency seen yet"
+        self._current = LogHistogram()
+        self._past: deque[tuple[float, LogHistogram]] = deque()
+        self._p95_ms: float | None = None
+        self._lifted = 0.0
+        self._lifted_until_ms = 0.0
+
+    def observe(self, latency_ms: float, outcome: Outcome, now_ms: float) -> None:
+        if outcome is Outcome.SUCCESS:
+            self._current.record(latency_ms)
+        elif outcome in DROPS:
+            self._current.record(max(latency_ms, self._config.drop_ratio * self.slo_ms))
+
+    def tick(self, in_flight: int, now_ms: float) -> None:
+        config = self._config
+        p95_ms = self._p95_ms = self._look_back(now_ms)
+        if p95_ms is None:
+            self.reason = "held: nothing finished lately"
+            return
+        error = (config.target_ratio * self.slo_ms - p95_ms) / self.slo_ms
+        error = min(1.0, max(-1.0, error))
+        told = f"p95 {p95_ms:.0f} ms against {config.target_ratio * self.slo_ms:.0f} ms"
+        before = self.value
+        if error > 0.0 and in_flight < config.full_ratio * before:
+            self.reason = f"held: {told}, but only {in_flight} of {before:.0f} in flight"
+            return
+        floor = max(self._floor, self._lifted if now_ms < self._lifted_until_ms else 0.0)
+        self.value = min(max(before * (1.0 + config.gain * error), floor), config.ceiling)
+        verb = "grew" if self.value > before else "shrank" if self.value < before else "held"
+        self.reason = f"{verb}: {told}, {before:.0f} -> {self.value:.0f}"
+
+    def expect(self, requests_per_s: float, batch_size: int, now_ms: float) -> None:
+        self._floor = max(1.0, float(batch_size))
+        half = 0.5 * requests_per_s * self.slo_ms / 1000.0
+        self._lifted = min(half, self._config.ceiling)
+        self._lifted_until_ms = now_ms + self._config.settle_ms
+        lifted = max(self._floor, self._lifted)
+        if lifted > self.value:
+            self.value = lifted
+            self.reason = f"lifted: the fleet should manage {requests_per_s:.0f} requests/s"
+
+    def p95_ms(self, now_ms: float) -> float | None:
+        return self._p95_ms
+
+    def _look_back(self, now_ms: float) -> float | None:
+        """The p95 of the newest interval, and of older ones as long as samples are few."""
+        config = self._config
+        past = self._past
+        if self._current.count:
+            past.appendleft((now_ms, self._current))
+            self._current = LogHistogram()
+        while past and past[-1][0] < now_ms - config.memory_ms:
+            past.pop()
+        seen = LogHistogram()
+        for _, interval in past:
+            seen.merge(interval)
+            if seen.count >= config.enough_samples:
+                break
+        return seen.quantile(0.95)
