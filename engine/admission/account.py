@@ -126,19 +126,18 @@ class Account:
         if self.tokens is not None:
             self.tokens.settle(tokens, 0.0, now_ms)
 
-    def settle(self, reserved: int, used: int, now_ms: float) -> None:
-        """Charge the real use of a request that ended."""
+    def settle(self, reserved: int, used: int, now_ms: float, held_ms: float | None = None) -> None:
+        """Charge the real use of a request that ended, and learn how long it was in flight."""
         self.in_flight -= 1
         self.tokens_used += used
         if self.tokens is not None:
             self.tokens.settle(reserved, used, now_ms)
-
-    def lasted(self, latency_ms: float) -> None:
-        """Learn how long this tenant's requests stay in flight."""
-        hold_ms = self.hold_ms
-        self.hold_ms = (
-            latency_ms if hold_ms is None else hold_ms + _HOLD_SHARE * (latency_ms - hold_ms)
-        )
+        if held_ms is not None:
+            mean_ms = self.hold_ms
+            if mean_ms is None:
+                self.hold_ms = held_ms
+            else:
+                self.hold_ms = mean_ms + _HOLD_SHARE * (held_ms - mean_ms)
 
     def note_refusal(self, code: RefusalCode) -> None:
         self.refused[code.value] = self.refused.get(code.value, 0) + 1

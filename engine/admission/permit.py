@@ -20,6 +20,8 @@ from engine.admission.occupancy import Occupancy
 from engine.errors import BrokenInvariant
 from engine.outcomes import Outcome
 
+_SUCCESS = Outcome.SUCCESS
+
 
 class Reservation:
     """A tenant's quota for one request, held until it is admitted or given back."""
@@ -54,10 +56,8 @@ class Permit:
     def succeed(self, latency_ms: float, tokens_used: int, now_ms: float) -> None:
         """Served after `latency_ms`."""
         self._leave(now_ms)
-        account = self._account
-        account.settle(self._tokens, tokens_used, now_ms)
-        account.lasted(latency_ms)
-        self._occupancy.limit.observe(latency_ms, Outcome.SUCCESS, now_ms)
+        self._account.settle(self._tokens, tokens_used, now_ms, latency_ms)
+        self._occupancy.limit.observe(latency_ms, _SUCCESS, now_ms)
 
     def ignore(self, tokens_used: int, now_ms: float) -> None:
         """Ended in a way that says nothing about load."""
@@ -68,7 +68,6 @@ class Permit:
         """Ran out of time after `latency_ms`."""
         self._leave(now_ms)
         self._charge(tokens_used, now_ms)
-        self._account.lasted(latency_ms)
         self._occupancy.limit.observe(latency_ms, Outcome.DEADLINE, now_ms)
 
     def _leave(self, now_ms: float) -> None:

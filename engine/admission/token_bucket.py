@@ -50,8 +50,15 @@ class TokenBucket:
 
     def settle(self, reserved: float, used: float, now_ms: float) -> None:
         """Return what was reserved and not used, or charge what was used beyond it."""
-        self._refill(now_ms)
-        self._balance = min(self.burst, self._balance + reserved - used)
+        balance = self._balance
+        elapsed_ms = now_ms - self._at_ms
+        if elapsed_ms > 0.0:  # refill up to the burst first: a charge must not eat the overflow
+            balance += elapsed_ms * self._rate_per_ms
+            if balance > self.burst:
+                balance = self.burst
+            self._at_ms = now_ms
+        balance += reserved - used
+        self._balance = balance if balance < self.burst else self.burst
 
     def reconfigure(self, rate_per_s: float, burst: float, now_ms: float) -> None:
         """Change the limits from now on. What is in the bucket stays, up to the new burst."""
