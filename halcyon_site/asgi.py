@@ -1,0 +1,32 @@
+"""The web process: HTTP by Django, websockets by Channels, both behind the session.
+
+Daphne has no ASGI lifespan, so nothing here waits for a startup event: whatever must run
+beside the requests starts with the first connection that needs it.
+"""
+
+import os
+from importlib.util import find_spec
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "halcyon_site.settings")
+
+from django.core.asgi import get_asgi_application
+
+# Django must be set up before a consumer imports a model: hence the order.
+http_application = get_asgi_application()
+
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+
+websocket_urlpatterns = []
+if find_spec("fleet.live.routing"):
+    from fleet.live.routing import websocket_urlpatterns
+
+application = ProtocolTypeRouter(
+    {
+        "http": http_application,
+        "websocket": AllowedHostsOriginValidator(
+            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+        ),
+    }
+)
