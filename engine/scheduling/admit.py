@@ -197,6 +197,8 @@ def _enqueue(
     ticket = Ticket(request, pool, arm, position, permit, work, weight, shadow=permit is None)
     former = pool.former
     ticket.met_queue = len(former)
+    limit = state.gate.limit(request.model)
+    ticket.admitted_limit = None if limit is None else limit.value
     ticket.queued = True
     former.offer(ticket, now_ms)
     state.dirty[pool] = None

@@ -54,7 +54,7 @@ def _ticket(state: State, ticket: Ticket) -> Record:
     record["version"] = ticket.pool.version
     record["arm"] = str(ticket.arm)
     stages = [
-        _stage("admission", "admitted", 0.0, {"limit": ticket.admitted_limit or None}),
+        _stage("admission", "admitted", 0.0, {"limit": ticket.admitted_limit}),
         _stage(
             "split",
             str(ticket.arm),

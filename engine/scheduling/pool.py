@@ -7,7 +7,6 @@ is formed for the replica that will run it, at the moment it is free.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 
 from engine.batching.cost_model import CostModel, CostPrior, SharedPrior
@@ -158,6 +157,42 @@ class Pool:
         """What this version costs on that class of hardware: the yardstick of the evidence."""
         return self._prior_of(spec).predict_ms(work, count, longest)
 
+    def expected_wait_ms(self, now_ms: float) -> tuple[float, float]:
+        """How long a newcomer waits before its batch leaves, and the deviation of its finish.
+
+        The queue drains in rounds of one batch a replica; a newcomer without a free replica
+        also waits for half a round on average.
+        """
+        queued = len(self.former)
+        fastest = self.fastest(now_ms)
+        if fastest is None:
+            return 0.0, 0.0
+        numbers = self.former.numbers()
+        work = numbers.get("queued_work")
+        mean = work / queued if queued and isinstance(work, float) else 0.0
+        places = max(device.max_batch_size for device in self.devices.values())
+        size = max(1, min(queued, places))
+        round_ms = fastest.predict_ms(mean * size, size, mean)
+        rounds = queued / (places * len(self.devices))
+        if self.router.utilisation(now_ms) >= 1.0:
+            rounds += 0.5
+        spread_ms = round_ms * rounds / 3.0
+        return rounds * round_ms, float((spread_ms**2 + fastest.deviation_ms**2) ** 0.5)
+
+    def limit_batch(self, spec: ReplicaSpec, size: int, now_ms: float) -> None:
+        """A self-regulating replica asks for batches of at most `size` from now on."""
+        device = self.devices.get(spec.replica_id)
+        size = max(1, min(size, spec.max_batch_size))
+        if device is None or device.max_batch_size == size:
+            return
+        self.devices[spec.replica_id] = Device(
+            replica_id=device.replica_id,
+            cost=device.cost,
+            max_batch_size=size,
+            max_batch_work=device.max_batch_work,
+        )
+        self.former.set_devices(list(self.devices.values()), now_ms)
+
     # -- batches ---------------------------------------------------------------------
 
     def next_batch(self, now_ms: float) -> tuple[ReplicaState, BatchPlan, RouteDecision] | None:
@@ -228,8 +263,3 @@ class Pool:
         self.batches += 1
         self.batch_sizes += len(plan.members)
         self.flush_reasons[plan.reason] = self.flush_reasons.get(plan.reason, 0) + 1
-
-
-def build_router(config: object, rng: random.Random) -> Router:
-    """A router with its own stream of randomness, so that pools do not disturb each other."""
-    return Router(config, random.Random(rng.getrandbits(64)))  # type: ignore[arg-type]

@@ -82,7 +82,7 @@ class Ticket(Queued):
         self.attempts = 0
         self.history: list[Attempt] = []
         self.met_queue = 0
-        self.admitted_limit = 0.0
+        self.admitted_limit: float | None = None
         self.finished_ms: float | None = None
         self.outcome: ItemResult | None = None
         self.refusal: Refusal | None = None
