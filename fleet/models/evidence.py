@@ -37,6 +37,11 @@ class WindowStat(models.Model):
     items = models.PositiveBigIntegerField(default=0)
     prompt_tokens = models.PositiveBigIntegerField(default=0)
     completion_tokens = models.PositiveBigIntegerField(default=0)
+    busy_ms = models.FloatField(default=0.0, help_text="device time of the batches")
+    assigned = models.PositiveBigIntegerField(
+        null=True, help_text="requests that the splitter sent to this arm; null: not counted"
+    )
+    sessions = models.FloatField(null=True, help_text="estimate of distinct sessions among them")
 
     class Meta:
         ordering = ["window_start", "gateway"]

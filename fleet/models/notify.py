@@ -3,6 +3,9 @@
 Triggers rather than Django's signals, so that `queryset.update()`, bulk writes and plain
 SQL count too. PostgreSQL delivers at commit and folds equal notices of one transaction into
 one, so ten thousand tenants in one transaction cost the gateways one reload.
+
+The sequence `fleet_config_revision` grows with each change: it numbers snapshots. A sequence
+is outside transactions, so a revision may be skipped, or be seen just before its change.
 """
 
 import pgtrigger
@@ -10,6 +13,7 @@ import pgtrigger
 CHANNEL = "halcyon_config"
 
 _ROW = """
+    PERFORM nextval('fleet_config_revision');
     PERFORM pg_notify('halcyon_config', TG_TABLE_NAME);
     RETURN NULL;
 """
