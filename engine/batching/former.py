@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.types import FlushReason, Lane
+from engine.types import FlushReason, Lane, WorkUnit
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -32,6 +32,10 @@ class Queued:
     queued: bool = False
     slot: object = None
 
+    def identity(self) -> str:
+        """What tells this request from another: the size lottery draws by it."""
+        return str(self.ticket)
+
 
 class ServiceModel(Protocol):
     """What a former needs to know of a device's speed: `service = f(work, count, longest)`."""
@@ -42,8 +46,18 @@ class ServiceModel(Protocol):
         ...
 
     @property
+    def unit(self) -> WorkUnit:
+        """What the runtime's service time grows with."""
+        ...
+
+    @property
     def deviation_ms(self) -> float:
-        """Standard deviation of the residuals, in ms."""
+        """Standard deviation of the residuals, in ms, at the batch size of late."""
+        ...
+
+    @property
+    def deviation_ratio(self) -> float:
+        """Standard deviation of the residuals, relative to the prediction."""
         ...
 
     @property

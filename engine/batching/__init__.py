@@ -1,0 +1,1 @@
+"""Which batch does a request ride in, and when does that batch leave?"""
