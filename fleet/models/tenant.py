@@ -99,7 +99,12 @@ class ApiKey(models.Model):
                 name="api_key_digest_is_sha256",
                 condition=models.Q(digest__regex=r"^[0-9a-f]{64}$"),
             ),
-            models.UniqueConstraint(fields=["tenant", "name"], name="api_key_name_in_tenant"),
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                condition=models.Q(revoked_at__isnull=True),
+                name="api_key_name_in_tenant",
+                violation_error_message="The tenant has an unrevoked key of this name.",
+            ),
         ]
         triggers = configuration_triggers(ignoring=("last_used_at",))
 
