@@ -1,0 +1,130 @@
+"""How many requests may run at once on a server that does not say?
+
+A batch replica declares its concurrency. An OpenAI-compatible server accepts anything and
+queues what it cannot run, where nobody schedules it. So its ceiling is learned, once per
+window of at least 20 answers and 250 ms:
+
+    gradient = clamp(tolerance x unloaded / now, 0.5, 1)
+    ceiling  = ceiling x gradient + sqrt(ceiling)        (the growth only while it was full)
+
+`now` is the mean latency of the window (time to the first byte for streams, where queueing
+shows first), `unloaded` the lowest window mean seen, which drifts up by 1 % a window so that
+a model that grew slower is believed in the end. Busy answers cut the ceiling to 0.9 of what
+was in flight, once per window. The declared maximum is never exceeded, and one is the least.
+
+Without the guard "only while it was full" a quiet night raises the ceiling to the maximum,
+and the morning finds out. Source: the gradient limiter of Netflix's concurrency-limits, with
+a tolerance of 2, because batching on the far side makes latency rise with load honestly.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+from engine.errors import require_positive, require_range
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CeilingConfig:
+    """`first` is the ceiling before anything is known."""
+
+    first: int = 16
+    tolerance: float = 2.0
+    window_ms: float = 250.0
+    window_answers: int = 20
+    drift_ratio: float = 0.01
+    busy_ratio: float = 0.9
+    full_ratio: float = 0.8
+
+    def __post_init__(self) -> None:
+        require_range("first", self.first, 1)
+        require_range("tolerance", self.tolerance, 1.0, 10.0)
+        require_positive("window_ms", self.window_ms, unit="ms")
+        require_range("window_answers", self.window_answers, 1)
+        require_range("drift_ratio", self.drift_ratio, 0.0, 1.0)
+        require_range("busy_ratio", self.busy_ratio, 0.1, 0.99)
+        require_range("full_ratio", self.full_ratio, 0.1, 1.0)
+
+
+class LearnedCeiling:
+    """The ceiling of one replica of protocol `openai`; `value` is what may be out at once."""
+
+    __slots__ = (
+        "_answers",
+        "_config",
+        "_cut",
+        "_limit",
+        "_peak",
+        "_sum_ms",
+        "_unloaded_ms",
+        "_window_from_ms",
+        "most",
+        "value",
+    )
+
+    def __init__(self, config: CeilingConfig, most: int) -> None:
+        self._config = config
+        self.most = most
+        self._limit = float(min(config.first, most))
+        self.value = int(self._limit)
+        self._unloaded_ms: float | None = None
+        self._window_from_ms = 0.0
+        self._answers = 0
+        self._sum_ms = 0.0
+        self._peak = 0
+        self._cut = False  # a busy answer already cut the ceiling in this window
+
+    def set_most(self, most: int) -> None:
+        """The declared maximum changed."""
+        self.most = most
+        self._set(self._limit)
+
+    def answered(self, latency_ms: float, in_flight: int, now_ms: float) -> None:
+        """A request that shared the server with `in_flight - 1` others was served."""
+        if self._answers == 0 and not self._cut:
+            self._window_from_ms = now_ms
+        self._answers += 1
+        self._sum_ms += latency_ms
+        if in_flight > self._peak:
+            self._peak = in_flight
+        config = self._config
+        if (
+            self._answers >= config.window_answers
+            and now_ms - self._window_from_ms >= config.window_ms
+        ):
+            self._close_window(now_ms)
+
+    def busy(self, in_flight: int, now_ms: float) -> None:
+        """The server refused one while `in_flight` were out (that one included)."""
+        if not self._cut:
+            self._set(min(self._limit, (in_flight - 1) * self._config.busy_ratio))
+            self._begin_window(now_ms)
+            self._cut = True
+
+    def _close_window(self, now_ms: float) -> None:
+        config = self._config
+        mean_ms = self._sum_ms / self._answers
+        unloaded_ms = self._unloaded_ms
+        if unloaded_ms is None or mean_ms < unloaded_ms:
+            unloaded_ms = mean_ms
+        else:
+            unloaded_ms = min(unloaded_ms * (1.0 + config.drift_ratio), mean_ms)
+        self._unloaded_ms = unloaded_ms
+        gradient = 1.0
+        if mean_ms > 0.0:
+            gradient = min(max(config.tolerance * unloaded_ms / mean_ms, 0.5), 1.0)
+        limit = self._limit * gradient
+        if self._peak >= config.full_ratio * self.value:
+            limit += sqrt(self._limit)
+        self._set(limit)
+        self._begin_window(now_ms)
+
+    def _set(self, limit: float) -> None:
+        self._limit = min(max(limit, 1.0), float(self.most))
+        self.value = int(self._limit)
+
+    def _begin_window(self, now_ms: float) -> None:
+        self._window_from_ms = now_ms
+        self._answers = 0
+        self._sum_ms = 0.0
+        self._peak = 0
+        self._cut = False

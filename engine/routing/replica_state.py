@@ -1,0 +1,361 @@
+"""Everything a gateway knows of one replica, and the one place that hands out its leases.
+
+`why_not` is the gate: None, or the first reason from the closed set `WhyNot`. `score` is the
+rank among those that pass: `(in flight + reported queue + 1) x latency / weight`. What is
+learned comes in by `released` (a lease ended), `backpressure`, `answered` (a byte came),
+`report` (a health probe) and `update` (configuration); each of them tells the surroundings,
+which keep the list of free replicas current.
+
+An update keeps the object and so its leases: a replica that registers again under its id
+with ten requests in flight still has ten, and its counter reaches zero when they end. Only
+the *learning* starts afresh where another process answers under the old name.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from engine.errors import BrokenInvariant
+from engine.outcomes import Outcome
+from engine.routing import replica_view
+from engine.routing.backpressure import Backpressure, BackpressureConfig
+from engine.routing.breaker import Breaker, BreakerConfig, BreakerState
+from engine.routing.ceiling import CeilingConfig, LearnedCeiling
+from engine.routing.eligibility import WhyNot
+from engine.routing.health import HealthConfig, HealthScore, Vitals
+from engine.routing.lease import Lease
+from engine.routing.panic import PanicConfig, PanicPace
+from engine.routing.peak_ewma import PeakEwma, PeakEwmaConfig
+from engine.routing.slow_start import SlowStart, SlowStartConfig
+from engine.routing.surroundings import Alone, Surroundings
+from engine.stats.window import RotatingHistogram
+from engine.types import Protocol, ReplicaSpec
+from engine.view import ReplicaView
+
+_SAME_PROCESS_MS = 2_000.0  # reported ages differ by this much between honest snapshots
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ReplicaConfig:
+    """The knobs of the parts, in one hand."""
+
+    breaker: BreakerConfig = field(default_factory=BreakerConfig)
+    latency: PeakEwmaConfig = field(default_factory=PeakEwmaConfig)
+    backpressure: BackpressureConfig = field(default_factory=BackpressureConfig)
+    slow_start: SlowStartConfig = field(default_factory=SlowStartConfig)
+    ceiling: CeilingConfig = field(default_factory=CeilingConfig)
+    panic: PanicConfig = field(default_factory=PanicConfig)
+    health: HealthConfig = field(default_factory=HealthConfig)
+
+
+DEFAULT_CONFIG = ReplicaConfig()
+
+
+class ReplicaState:
+    """One replica as this gateway sees it. `slot` is its place in the roster's free list."""
+
+    __slots__ = (
+        "_last_byte_ms",
+        "_learned",
+        "_rng",
+        "_started_ms",
+        "batches",
+        "breaker",
+        "busy",
+        "ceiling",
+        "config",
+        "declared",
+        "gpu_memory_ratio",
+        "health",
+        "in_flight",
+        "last_success_ms",
+        "latency",
+        "loaded_models",
+        "pace",
+        "queued",
+        "ready",
+        "recent",
+        "slot",
+        "slow_start",
+        "spec",
+        "surroundings",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        spec: ReplicaSpec,
+        now_ms: float,
+        rng: random.Random,
+        config: ReplicaConfig = DEFAULT_CONFIG,
+    ) -> None:
+        self.config = config
+        self._rng = rng
+        self.spec = spec
+        self.weight = spec.weight
+        self.in_flight = 0
+        self.queued = 0  # as the replica itself reported
+        self.ready = True  # until a probe says otherwise
+        self.batches = 0
+        self.breaker = Breaker(config.breaker, rng)
+        self.latency = PeakEwma(config.latency)
+        self.busy = Backpressure(config.backpressure)
+        self.pace = PanicPace(config.panic)
+        self.slow_start = SlowStart(config.slow_start)
+        self.health = HealthScore(config.health)
+        self.recent = RotatingHistogram(60_000.0, 12)
+        self.last_success_ms: float | None = None
+        self._last_byte_ms = -1.0
+        self.surroundings: Surroundings = Alone()
+        self.slot = -1
+        self._learned: LearnedCeiling | None = None
+        self.declared = self.ceiling = 1
+        self._declare(spec.max_concurrency)
+        self.loaded_models = spec.loaded_models
+        self.gpu_memory_ratio = spec.gpu_memory_ratio
+        self._started_ms = now_ms - 1000.0 * (spec.age_s or 0.0)
+        self.slow_start.begin(self._started_ms, config.slow_start.ramp_ms)
+
+    # -- asking ----------------------------------------------------------------------
+
+    def why_not(self, now_ms: float) -> WhyNot | None:
+        """Why it may not be sent anything now, or None where it may."""
+        if self.spec.draining:
+            return WhyNot.DRAINING
+        if not self.ready:
+            return WhyNot.NOT_READY
+        reason = None
+        if self.breaker.state is not BreakerState.CLOSED:
+            reason = self.breaker.why_not(now_ms)
+            if reason is not None and self.surroundings.panic:
+                if now_ms >= self.pace.until_ms:
+                    reason = WhyNot.PROBING if self.pace.full(self.in_flight) else None
+                elif reason is WhyNot.PROBING:
+                    reason = WhyNot.BREAKER_OPEN
+            if reason is not None:
+                return reason
+        if now_ms < self.busy.until_ms:
+            return WhyNot.BACKPRESSURE
+        if self.in_flight >= self.ceiling:
+            return WhyNot.CEILING
+        return None
+
+    def opens_ms(self, reason: WhyNot, now_ms: float) -> float:
+        """When a timed `reason` will be over."""
+        if reason is WhyNot.BACKPRESSURE:
+            return self.busy.until_ms
+        if self.surroundings.panic:
+            if self.breaker.state is BreakerState.HALF_OPEN:
+                return self.pace.until_ms
+            return min(self.pace.until_ms, self.breaker.open_until_ms)
+        return self.breaker.open_until_ms
+
+    def ready_in_ms(self, now_ms: float) -> float:
+        """How long until it may be sent something, where time alone decides; else 0."""
+        reason = self.why_not(now_ms)
+        if reason is None or not reason.is_timed:
+            return 0.0
+        return max(self.opens_ms(reason, now_ms) - now_ms, 0.0)
+
+    def is_ready(self, now_ms: float) -> bool:
+        """Whether it can serve: it may be full, but nothing is wrong with it."""
+        reason = self.why_not(now_ms)
+        return reason is None or reason is WhyNot.CEILING or reason is WhyNot.BACKPRESSURE
+
+    def score(self, now_ms: float) -> float:
+        """Expected wait for one more: `(in flight + queued + 1) x latency / weight`."""
+        in_flight = self.in_flight
+        latency_ms = self.latency.read_ms(self.surroundings.median_ms, in_flight == 0, now_ms)
+        return (in_flight + self.queued + 1) * latency_ms / self.weight
+
+    def load(self, now_ms: float) -> float:
+        """Load alone, weighted by inverse health: what update traffic is balanced by."""
+        return (self.in_flight + self.queued + 1) / (self.weight * max(self.healthy(now_ms), 0.05))
+
+    def healthy(self, now_ms: float) -> float:
+        """The health score, refreshed where it is stale."""
+        health = self.health
+        return health.observe(self.vitals(now_ms), now_ms) if health.due(now_ms) else health.value
+
+    def vitals(self, now_ms: float) -> Vitals:
+        return Vitals(
+            fault_ratio=self.breaker.fault_ratio(now_ms),
+            latency_ms=self.latency.typical_ms,
+            median_ms=self.surroundings.median_ms,
+            gpu_memory_ratio=self.gpu_memory_ratio,
+            occupied_ratio=self.in_flight / self.ceiling,
+        )
+
+    def error_ratio(self, now_ms: float) -> float | None:
+        """Faults over the last 30 s; None without samples."""
+        return self.breaker.fault_ratio(now_ms)
+
+    def age_ms(self, now_ms: float) -> float:
+        """Since its process started, as far as anybody said."""
+        return now_ms - self._started_ms
+
+    def view(self, now_ms: float) -> ReplicaView:
+        """The live view's row of this replica."""
+        return replica_view.view(self, now_ms)
+
+    # -- leases ----------------------------------------------------------------------
+
+    def acquire(self, now_ms: float) -> Lease:
+        """Take a place. The caller has asked `why_not`, or was handed it by a router."""
+        in_flight = self.in_flight + 1
+        if in_flight > self.ceiling:
+            raise BrokenInvariant(f"{self.spec.replica_id} is at its ceiling of {self.ceiling}")
+        self.in_flight = in_flight
+        surroundings = self.surroundings
+        surroundings.in_flight += 1
+        breaker = self.breaker
+        closed = breaker.state is BreakerState.CLOSED
+        lease = Lease(self, breaker.generation, not closed and breaker.take(), now_ms)
+        if in_flight >= self.ceiling or not closed:
+            surroundings.changed(self, now_ms)
+        return lease
+
+    def released(self, lease: Lease, outcome: Outcome, elapsed_ms: float, now_ms: float) -> None:
+        """A lease ended: free its place and learn from it. Called by the lease, once."""
+        in_flight = self.in_flight
+        self.in_flight = in_flight - 1
+        surroundings = self.surroundings
+        surroundings.in_flight -= 1
+        breaker = self.breaker
+        state = breaker.state
+        if lease.generation == breaker.generation:
+            silent = False
+            if outcome is Outcome.SUCCESS:
+                self._succeeded(elapsed_ms, in_flight, now_ms)
+            elif outcome is Outcome.FAULT:
+                self.latency.penalise(elapsed_ms, surroundings.median_ms, now_ms)
+                self.pace.faulted(self._rng, now_ms)
+            elif outcome is Outcome.DEADLINE or outcome is Outcome.CANCELLED:
+                self.latency.at_least(elapsed_ms, now_ms)
+                silent = outcome is Outcome.DEADLINE and self._is_silent(lease, elapsed_ms)
+                if silent:
+                    self.pace.faulted(self._rng, now_ms)
+            breaker.record(
+                outcome,
+                probe=lease.is_probe,
+                generation=lease.generation,
+                silent=silent,
+                now_ms=now_ms,
+            )
+            if state is not BreakerState.CLOSED and breaker.state is BreakerState.CLOSED:
+                self._healed(now_ms)
+        if (
+            self.slot < 0
+            or state is not BreakerState.CLOSED
+            or breaker.state is not BreakerState.CLOSED
+            or self.in_flight >= self.ceiling
+        ):
+            surroundings.changed(self, now_ms)
+
+    # -- learning --------------------------------------------------------------------
+
+    def answered(self, now_ms: float) -> None:
+        """A byte came: whatever else is wrong, it is not hanging."""
+        self._last_byte_ms = now_ms
+
+    def backpressure(self, retry_after_ms: float | None, now_ms: float) -> None:
+        """It said busy. Not a fault: it is left alone for a moment, nothing more."""
+        self._last_byte_ms = now_ms
+        self.busy.busy(retry_after_ms, self._rng, now_ms)
+        if self._learned is not None:
+            self._learned.busy(self.in_flight + 1, now_ms)
+            self.ceiling = self._learned.value
+        self.surroundings.changed(self, now_ms)
+
+    def reported_queue(self, queued: int | None) -> None:
+        """How many wait at the replica itself, where it says so."""
+        if queued is not None:
+            self.queued = queued
+
+    def report(
+        self,
+        now_ms: float,
+        *,
+        ready: bool | None = None,
+        max_concurrency: int | None = None,
+        queued: int | None = None,
+        gpu_memory_ratio: float | None = None,
+        loaded_models: frozenset[str] | None = None,
+    ) -> None:
+        """What a health probe found; None where it found nothing."""
+        if ready is not None and ready != self.ready:
+            self.ready = ready
+            if ready:  # down and up again: worth a probe now, whatever the backoff
+                self.breaker.hint()
+        if max_concurrency is not None and max_concurrency >= 1:
+            self._declare(max_concurrency)
+        self.reported_queue(queued)
+        if gpu_memory_ratio is not None:
+            self.gpu_memory_ratio = gpu_memory_ratio
+        if loaded_models is not None:
+            self.loaded_models = loaded_models
+        self.surroundings.changed(self, now_ms)
+
+    def update(self, spec: ReplicaSpec, now_ms: float) -> None:
+        """New configuration under the same id. Leases in flight stay counted."""
+        old = self.spec
+        self.spec = spec
+        self.weight = spec.weight
+        if spec.max_concurrency != old.max_concurrency or spec.protocol is not old.protocol:
+            self._declare(spec.max_concurrency)
+        if spec.loaded_models != old.loaded_models:
+            self.loaded_models = spec.loaded_models
+        if spec.gpu_memory_ratio is not None:
+            self.gpu_memory_ratio = spec.gpu_memory_ratio
+        moved = spec.address != old.address or spec.version != old.version
+        if spec.age_s is not None:
+            started_ms = now_ms - 1000.0 * spec.age_s
+            moved = moved or started_ms > self._started_ms + _SAME_PROCESS_MS
+            if moved or old.age_s is None:
+                self._started_ms = started_ms
+        elif moved:
+            self._started_ms = now_ms
+        if moved:
+            self._forget()
+        self.surroundings.changed(self, now_ms)
+
+    def _declare(self, max_concurrency: int) -> None:
+        self.declared = max_concurrency
+        if self.spec.protocol is Protocol.OPENAI:
+            if self._learned is None:
+                self._learned = LearnedCeiling(self.config.ceiling, max_concurrency)
+            else:
+                self._learned.set_most(max_concurrency)
+            self.ceiling = self._learned.value
+        else:
+            self._learned = None
+            self.ceiling = max_concurrency
+
+    def _forget(self) -> None:
+        self.breaker.forget()
+        self.latency.forget()
+        self.pace.succeeded()
+        self.ready = True
+        self.queued = 0
+        self.slow_start.begin(self._started_ms, self.config.slow_start.ramp_ms)
+
+    def _succeeded(self, elapsed_ms: float, in_flight: int, now_ms: float) -> None:
+        self.batches += 1
+        self.last_success_ms = self._last_byte_ms = now_ms
+        self.latency.observe(elapsed_ms, now_ms)
+        self.recent.record(elapsed_ms, now_ms)
+        self.busy.free()
+        self.pace.succeeded()
+        if self._learned is not None:
+            self._learned.answered(elapsed_ms, in_flight, now_ms)
+            self.ceiling = self._learned.value
+
+    def _healed(self, now_ms: float) -> None:
+        self.latency.forgive()
+        self.slow_start.begin(now_ms, self.config.slow_start.recovery_ms)
+
+    def _is_silent(self, lease: Lease, elapsed_ms: float) -> bool:
+        """No byte since the lease was taken, though it usually takes less than that."""
+        usual_ms = self.latency.typical_ms or self.surroundings.median_ms
+        return self._last_byte_ms < lease.taken_ms and (usual_ms is None or elapsed_ms >= usual_ms)
