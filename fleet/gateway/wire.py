@@ -1,0 +1,295 @@
+"""The short road: hot endpoints called straight from uvicorn's HTTP parser.
+
+Uvicorn's ASGI costs a task, an event, a scope and two message dicts a request: about 30 us
+that say nothing about inference. `WireProtocol` is uvicorn's own httptools protocol with one
+more way out: a complete POST to a hot path becomes a `WireCall` and its answer is one write.
+Everything else (other paths, large or chunked bodies, `Expect`, HTTP/1.0) takes the ASGI
+road unchanged, and so does every error of the protocol itself.
+
+Answers leave in the order of their requests. A pipelined hot request waits its turn; one of
+another kind behind a pending hot one closes the connection after the answer, which HTTP/1.1
+lets a server do and every pipelining client must handle.
+
+Idle connections are closed by a sweep (`sweep_idle`), not by a timer each.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from fleet.gateway.app import fail_whole, require_media
+from fleet.gateway.call import JSON, Begin, Call
+from fleet.gateway.errors import Headers
+
+SHORT_BODY = 64 * 1024  # larger bodies stream in on the ASGI road, under its limits
+MAX_PIPELINED = 32
+
+_STATUS_LINE = {
+    int(status): b"HTTP/1.1 %d %s\r\n" % (int(status), status.phrase.encode())
+    for status in HTTPStatus
+}
+_OK_JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: "
+
+
+class HotRoutes:
+    """What the short road needs to know, shared by all connections of a process."""
+
+    __slots__ = ("begin", "next_request_id", "observe")
+
+    def __init__(
+        self,
+        begin: Mapping[bytes, Begin],
+        next_request_id: Callable[[], str],
+        observe: Callable[[str, int], None],
+    ) -> None:
+        self.begin = begin
+        self.next_request_id = next_request_id
+        self.observe = observe
+
+
+class WireCall(Call):
+    """A call on the short road. Its answer is written to the connection at once."""
+
+    __slots__ = ("_opened", "_wire", "keep_alive")
+
+    def __init__(
+        self, wire: "WireProtocol", path: str, headers: Mapping[bytes, bytes], keep_alive: bool
+    ) -> None:
+        self.method = "POST"
+        self.path = path
+        self.query = b""
+        self.headers = headers
+        self.body = b""
+        self.owner = None
+        self.peer = None
+        self.settled = False
+        self.request_id = wire.hot.next_request_id()
+        self.keep_alive = keep_alive
+        self._wire = wire
+        self._opened = False
+
+    def answer(self, status: int, body: bytes, headers: Headers = (), media: bytes = JSON) -> None:
+        if self.settled or self._opened:
+            return
+        self.settled = True
+        if status == 200 and media is JSON and not headers:
+            head = b"%b%b\r\ncontent-length: %d\r\n" % (
+                _OK_JSON,
+                self.request_id.encode(),
+                len(body),
+            )
+        else:
+            head = self._head(status, (*headers, (b"content-length", b"%d" % len(body))), media)
+        if not self.keep_alive:
+            head += b"connection: close\r\n"
+        self._wire.write(b"%b\r\n%b" % (head, body))
+        self._done(status)
+
+    def open(self, status: int, headers: Headers = (), media: bytes = b"text/event-stream") -> None:
+        if self.settled or self._opened:
+            return
+        self._opened = True
+        extra = ((b"cache-control", b"no-store"), (b"transfer-encoding", b"chunked"))
+        head = self._head(status, (*headers, *extra), media)
+        if not self.keep_alive:
+            head += b"connection: close\r\n"
+        self._wire.write(head + b"\r\n")
+        self._wire.hot.observe(self.path, status)
+
+    def write(self, chunk: bytes) -> None:
+        if chunk and self._opened and not self.settled:
+            self._wire.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+
+    def close(self) -> None:
+        if self._opened and not self.settled:
+            self.settled = True
+            self._wire.write(b"0\r\n\r\n")
+            self._done(None)
+
+    def _head(self, status: int, headers: Headers, media: bytes) -> bytes:
+        line = _STATUS_LINE.get(status) or b"HTTP/1.1 %d Status\r\n" % status
+        parts = [line, b"content-type: ", media, b"\r\nx-request-id: "]
+        parts += [self.request_id.encode(), b"\r\n"]
+        for name, value in headers:
+            parts += [name, b": ", value, b"\r\n"]
+        return b"".join(parts)
+
+    def _done(self, status: int | None) -> None:
+        self.owner = None
+        if status is not None:
+            self._wire.hot.observe(self.path, status)
+        self._wire.finished(self)
+
+
+class WireProtocol(HttpToolsProtocol):
+    """One connection. Use as uvicorn's `http=functools.partial(WireProtocol, hot=...)`."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        hot: HotRoutes,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.hot = hot
+        self.since = time.monotonic()  # when this connection last began to wait for its client
+        self._call: WireCall | None = None  # the one being answered
+        self._arriving: WireCall | None = None  # the one whose body is being read
+        self._begin: Begin | None = None
+        self._queue: deque[tuple[WireCall, Begin]] = deque()
+        self._deaf = False  # a request of another kind came behind a hot one: close after it
+
+    # -- parser callbacks --------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+
+    def on_headers_complete(self) -> None:
+        if self._deaf:
+            return
+        begin = self.hot.begin.get(self.url)
+        if begin is not None and self._is_short():
+            self._begin = begin
+            self._arriving = WireCall(
+                self, self.url.decode(), dict(self.headers), self.parser.should_keep_alive()
+            )
+            return
+        if self._call is not None:
+            self._deaf = True
+            self._call.keep_alive = False
+            return
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url = url
+        self.headers.extend(headers)
+        self.expect_100_continue = expects
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._arriving is not None:
+            self._arriving.body += body
+        elif not self._deaf:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        call, begin = self._arriving, self._begin
+        if call is None or begin is None:
+            if not self._deaf:
+                super().on_message_complete()
+            return
+        self._arriving = self._begin = None
+        if self._call is None:
+            self._start(call, begin)
+        elif len(self._queue) < MAX_PIPELINED:
+            self._queue.append((call, begin))
+        else:
+            self._deaf = True
+            self._queue[-1][0].keep_alive = False
+
+    # -- transport callbacks -----------------------------------------------------------
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._queue.clear()
+        self._arriving = None
+        call, self._call = self._call, None
+        if call is not None:
+            call.leave()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self.since = time.monotonic()
+        super().on_response_complete()
+
+    def shutdown(self) -> None:
+        """Asked by the server to finish: now if idle, after the answer if not."""
+        if self._call is not None:
+            self._call.keep_alive = False
+            for call, _ in self._queue:
+                call.keep_alive = False
+        else:
+            super().shutdown()
+
+    # -- answers -----------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def finished(self, call: WireCall) -> None:
+        """`call` has its whole answer: take the next one in line."""
+        self.server_state.total_requests += 1
+        self._call = None
+        if not call.keep_alive:
+            self._queue.clear()
+            self.transport.close()
+        elif self._queue:
+            self.loop.call_soon(self._next)
+        else:
+            self.since = time.monotonic()
+
+    def idle_since(self) -> float | None:
+        """Since when this connection waits for its client, or None where the client waits."""
+        if self._call is not None or (self.cycle is not None and not self.cycle.response_complete):
+            return None
+        return self.since
+
+    def _next(self) -> None:
+        if self._call is None and self._queue and not self.transport.is_closing():
+            self._start(*self._queue.popleft())
+
+    def _start(self, call: WireCall, begin: Begin) -> None:
+        self._call = call
+        try:
+            require_media(call, JSON)
+            pending = begin(call)
+        except Exception as error:
+            fail_whole(call, error)
+            return
+        if pending is not None:
+            task = asyncio.ensure_future(_waiting(pending, call))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    def _is_short(self) -> bool:
+        """Whether the message can take the short road from its head alone."""
+        if self.expect_100_continue or (self.cycle and not self.cycle.response_complete):
+            return False
+        if self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
+            return False
+        for name, value in self.headers:
+            if name == b"content-length":
+                return len(value) < 6 and value.isdigit() and int(value) <= SHORT_BODY
+            if name == b"upgrade":
+                return False
+        return False
+
+
+async def _waiting(pending: Any, call: Call) -> None:
+    try:
+        await pending
+    except Exception as error:
+        fail_whole(call, error)
+
+
+def sweep_idle(server_state: ServerState, idle_s: float, now_s: float) -> int:
+    """Close connections whose client has been silent for `idle_s`. Returns how many."""
+    closed = 0
+    for connection in list(server_state.connections):
+        if isinstance(connection, WireProtocol):
+            since = connection.idle_since()
+            if since is not None and now_s - since > idle_s:
+                connection.transport.close()
+                closed += 1
+    return closed
