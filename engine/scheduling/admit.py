@@ -8,7 +8,7 @@ whether the queue is too long is the planner's question, and it answers later an
 
 import math
 
-from engine.admission.gate import Permit
+from engine.admission.permit import Permit
 from engine.batching.former import Queued
 from engine.errors import InvalidInput, Refusal, RefusalCode
 from engine.rollout.splitter import assign

@@ -264,7 +264,7 @@ def _fire_hedges(state: State, now_ms: float) -> None:
             work, sum(m.items for m in members), max(m.work for m in members)
         )
         in_time = [m for m in members if now_ms + predicted_ms <= m.deadline_ms]
-        if not in_time or not state.budget.withdraw(now_ms):
+        if not in_time or not state.budget.withdraw(now_ms, reserve=False):
             continue
         plan = BatchPlan(
             members=list(in_time),

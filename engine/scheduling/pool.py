@@ -17,7 +17,7 @@ from engine.routing.replica_state import ReplicaState
 from engine.routing.router import RouteDecision, Router
 from engine.scheduling.ticket import Ticket
 from engine.stats.window import RotatingCounter, RotatingHistogram
-from engine.types import FlushReason, Priority, ReplicaSpec, RequestType, Strategy
+from engine.types import FlushReason, ReplicaSpec, RequestType, Strategy
 
 _FASTEST_EVERY_MS = 250.0
 _STALE_COST_MS = 10_000.0
@@ -243,7 +243,8 @@ class Pool:
             key=key,
             strategy=strategy,
             request_type=request.request_type,
-            priority=Priority(request.priority),
+            priority=request.priority,
+            within_ms=member.deadline_ms - now_ms,
         )
         if better is not None and better.replica is not route.replica:
             cost = self.costs[better.replica.spec.replica_id]

@@ -47,7 +47,7 @@ def retry_or_fail(
         groups = [again]
     free = outcome is Outcome.BACKPRESSURE and _is_contention(attempt, now_ms)
     for number, group in enumerate(groups):
-        if not free and not state.budget.withdraw(now_ms):
+        if not free and not state.budget.withdraw(now_ms, reserve=outcome is Outcome.FAULT):
             for loser in group:
                 _tell(state, attempt, report, *loser, now_ms)
             continue

@@ -133,7 +133,7 @@ def observe(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) 
     replica.reported_queue(report.queued_at_replica)
     pool.last_success_ms = now_ms
     cost = pool.costs.get(attempt.lease.replica_id)
-    if cost is not None:
+    if cost is not None and elapsed_ms > 0.0:
         cost.observe(attempt.work, attempt.items, attempt.longest, elapsed_ms)
     pool.hedging.observe(attempt.work, elapsed_ms, now_ms)
     pool.execution.record(elapsed_ms, now_ms)

@@ -17,7 +17,7 @@ from engine.types import Arm, Request
 
 if TYPE_CHECKING:
     from engine.actions import ItemResult
-    from engine.admission.gate import Permit
+    from engine.admission.permit import Permit
     from engine.scheduling.attempt import Attempt
     from engine.scheduling.pool import Pool
 
