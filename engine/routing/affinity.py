@@ -25,6 +25,7 @@ from math import ceil, floor
 from engine.errors import require_range
 from engine.routing.decision import Rule
 from engine.routing.hash_ring import HashRing
+from engine.routing.p2c import Scored
 from engine.routing.replica_state import ReplicaState
 from engine.routing.roster import Roster
 from engine.types import Priority
@@ -74,7 +75,7 @@ class Affinity:
         roster: Roster,
         rng: random.Random,
         now_ms: float,
-    ) -> tuple[ReplicaState, Rule, list[tuple[str, float]]] | None:
+    ) -> tuple[ReplicaState, Rule, Scored] | None:
         """The replica for this key, or None where affinity should not decide."""
         warm, cold = self._candidates(wish, ring, roster)
         if wish.priority >= Priority.HIGH:
@@ -97,7 +98,7 @@ class Affinity:
             expected_ms = state.latency.read_ms(roster.median_ms, idle, now_ms)
             if expected_ms > wish.within_ms:
                 return None
-        looked_at = [(s.spec.replica_id, float(s.in_flight)) for _, s in (warm or cold)[:4]]
+        looked_at = tuple((s, float(s.in_flight)) for _, s in (warm or cold)[:4])
         return state, rule, looked_at
 
     def _candidates(
@@ -152,7 +153,7 @@ class Affinity:
             free = roster.free
             for _ in range(2):
                 extra = free[int(rng.random() * len(free))]
-                if extra.spec.replica_id not in wish.tried:
+                if extra.replica_id not in wish.tried:
                     candidates.append(extra)
         if not candidates:
             return None

@@ -20,25 +20,33 @@ class Rule(StrEnum):
 
 
 class RouteDecision:
-    """One choice. `panic` says that ejections are suspended (see `panic`)."""
+    """One choice. `panic` says that ejections are suspended (see `panic`).
 
-    __slots__ = ("candidates", "panic", "replica", "rule")
+    `candidates` are named only when somebody reads the decision; of most nobody does.
+    """
+
+    __slots__ = ("panic", "replica", "rule", "scored")
 
     def __init__(
         self,
         replica: ReplicaState,
         rule: Rule,
-        candidates: list[tuple[str, float]],
+        scored: tuple[tuple[ReplicaState, float], ...],
         panic: bool,
     ) -> None:
         self.replica = replica
         self.rule = rule
-        self.candidates = candidates
+        self.scored = scored
         self.panic = panic
 
     @property
+    def candidates(self) -> list[tuple[str, float]]:
+        """Who was compared, with the score of each."""
+        return [(replica.replica_id, score) for replica, score in self.scored]
+
+    @property
     def numbers(self) -> dict[str, object]:
-        """What was compared, for the decision record."""
+        """What else was known, for the decision record."""
         return {
             "inFlight": self.replica.in_flight,
             "ceiling": self.replica.ceiling,

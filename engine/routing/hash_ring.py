@@ -11,88 +11,87 @@ that see replicas register in different orders agree on every key. The hash is x
 value does not depend on the process (Python's own `hash` does).
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
+import numpy as np
 import xxhash
 
 from engine.errors import require_range
 
 _MASK = (1 << 32) - 1
-_QUARTERS = (0, 32, 64, 96)
 
 
 class HashRing:
     """Nodes on a ring. `walk(key)` names them from the key's home on, each once."""
 
-    __slots__ = ("_entries", "_names", "_positions", "_virtual_nodes")
+    __slots__ = ("_names", "_owners", "_points", "_positions", "_virtual_nodes")
 
     def __init__(self, nodes: Iterable[str] = (), *, virtual_nodes: int = 150) -> None:
         self._virtual_nodes = int(require_range("virtual_nodes", virtual_nodes, 1, 10_000))
-        self._names: dict[str, None] = {}
-        self._entries: list[tuple[int, str]] = []
-        self._positions: list[int] = []
+        self._points: dict[str, bytes] = {}  # by node, as uint32
+        self._names: list[str] = []
+        self._positions = array("I")
+        self._owners = array("I")  # of each position, an index into `_names`
         self.add(nodes)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._points)
 
     def __contains__(self, node: str) -> bool:
-        return node in self._names
+        return node in self._points
 
     @property
     def nodes(self) -> list[str]:
+        """The names on the ring, sorted."""
         return list(self._names)
 
     def add(self, nodes: Iterable[str]) -> None:
         """Put nodes on the ring; those already there stay where they are."""
-        fresh = [node for node in dict.fromkeys(nodes) if node not in self._names]
-        if not fresh:
-            return
-        for node in fresh:
-            self._names[node] = None
-            self._entries.extend((position, node) for position in self._points(node))
-        self._entries.sort()
-        self._positions = [position for position, _ in self._entries]
+        fresh = [node for node in nodes if node not in self._points]
+        self._points.update((node, self._hash(node)) for node in fresh)
+        if fresh:
+            self._arrange()
 
     def remove(self, nodes: Iterable[str]) -> None:
         """Take nodes off the ring; their keys go to the next node clockwise."""
-        gone = {node for node in nodes if node in self._names}
-        if not gone:
-            return
-        for node in gone:
-            del self._names[node]
-        self._entries = [entry for entry in self._entries if entry[1] not in gone]
-        self._positions = [position for position, _ in self._entries]
+        gone = [node for node in nodes if self._points.pop(node, None) is not None]
+        if gone:
+            self._arrange()
 
     def walk(self, key: str) -> Iterator[str]:
         """Every node once, from the key's home clockwise."""
-        entries = self._entries
-        if not entries:
-            return
-        start = bisect_left(self._positions, xxhash.xxh3_64_intdigest(key.encode()) & _MASK)
-        seen: set[str] = set()
-        nodes = len(self._names)
-        size = len(entries)
+        positions = self._positions
+        size = len(positions)
+        at = bisect_left(positions, xxhash.xxh3_64_intdigest(key.encode()) & _MASK)
+        owners = self._owners
+        names = self._names
+        seen: set[int] = set()
         for step in range(size):
-            node = entries[(start + step) % size][1]
-            if node not in seen:
-                yield node
-                seen.add(node)
-                if len(seen) == nodes:
+            owner = owners[(at + step) % size]
+            if owner not in seen:
+                yield names[owner]
+                seen.add(owner)
+                if len(seen) == len(names):
                     return
 
     def home(self, key: str, count: int = 1) -> list[str]:
         """The first `count` distinct nodes of a key."""
-        homes: list[str] = []
-        for node in self.walk(key):
-            homes.append(node)
-            if len(homes) >= count:
-                break
-        return homes
+        return list(islice(self.walk(key), count))
 
-    def _points(self, node: str) -> Iterator[int]:
-        for number in range(self._virtual_nodes):
-            digest = xxhash.xxh3_128_intdigest(f"{node}\x00{number}".encode())
-            for shift in _QUARTERS:
-                yield (digest >> shift) & _MASK
+    def _hash(self, node: str) -> bytes:
+        return b"".join(
+            xxhash.xxh3_128_digest(f"{node}\x00{number}".encode())
+            for number in range(self._virtual_nodes)
+        )
+
+    def _arrange(self) -> None:
+        names = sorted(self._points)
+        points = np.frombuffer(b"".join(self._points[name] for name in names), dtype=">u4")
+        owners = np.repeat(np.arange(len(names), dtype=np.uint32), self._virtual_nodes * 4)
+        order = np.lexsort((owners, points))
+        self._names = names
+        self._positions = array("I", points[order].astype(np.uint32).tobytes())
+        self._owners = array("I", owners[order].tobytes())

@@ -30,7 +30,7 @@ class Lease:
         self, replica: ReplicaState, generation: int, is_probe: bool, taken_ms: float
     ) -> None:
         self.replica = replica
-        self.replica_id = replica.spec.replica_id
+        self.replica_id = replica.replica_id
         self.generation = generation
         self.is_probe = is_probe
         self.taken_ms = taken_ms

@@ -17,7 +17,7 @@ from engine.routing.replica_state import ReplicaState
 TIE_RATIO = 0.10
 
 Rate = Callable[[ReplicaState, float], float]
-Choice = tuple[ReplicaState, list[tuple[str, float]]]
+Scored = tuple[tuple[ReplicaState, float], ...]
 
 
 def choose(
@@ -26,36 +26,35 @@ def choose(
     rate: Rate,
     rng: random.Random,
     now_ms: float,
-) -> Choice | None:
+) -> tuple[ReplicaState, Scored] | None:
     """The better of two random members of `free` that are not in `tried`, and both scores."""
-    n = len(free)
     if tried:
         pair = _untried(free, tried, rng)
         if not pair:
             return None
-        first = pair[0]
-        second = pair[-1]
-    elif n == 0:
-        return None
+        first, second = pair[0], pair[-1]
     else:
+        n = len(free)
+        if n == 0:
+            return None
         i = int(rng.random() * n)
         first = second = free[i]
         if n > 1:
-            j = int(rng.random() * (n - 1))
-            second = free[j if j < i else j + 1]
+            second = free[i - 1 - int(rng.random() * (n - 1))]
     first_score = rate(first, now_ms)
     if first is second:
-        return first, [(first.spec.replica_id, first_score)]
+        return first, ((first, first_score),)
     second_score = rate(second, now_ms)
-    scores = [(first.spec.replica_id, first_score), (second.spec.replica_id, second_score)]
-    if abs(first_score - second_score) <= TIE_RATIO * max(first_score, second_score):
-        first_wins = rng.random() < 0.5
+    difference = first_score - second_score
+    tie = TIE_RATIO * first_score
+    if (difference < -tie) or (difference <= tie and rng.random() < 0.5):
+        winner, loser = first, second
     else:
-        first_wins = first_score < second_score
-    winner, loser = (first, second) if first_wins else (second, first)
-    if now_ms < winner.slow_start.until_ms and rng.random() >= winner.slow_start.ratio(now_ms):
+        winner, loser = second, first
+    slow_start = winner.slow_start
+    if now_ms < slow_start.until_ms and rng.random() >= slow_start.ratio(now_ms):
         winner = loser
-    return winner, scores
+    return winner, ((first, first_score), (second, second_score))
 
 
 def _untried(
@@ -67,7 +66,7 @@ def _untried(
     found: list[ReplicaState] = []
     for step in range(min(n, len(tried) + 2)):
         replica = free[(start + step) % n]
-        if replica.spec.replica_id not in tried:
+        if replica.replica_id not in tried:
             found.append(replica)
             if len(found) == 2:
                 break

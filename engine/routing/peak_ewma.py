@@ -43,7 +43,7 @@ class PeakEwmaConfig:
 class PeakEwma:
     """Latency of one replica, for ranking it against the others."""
 
-    __slots__ = ("_at_ms", "_config", "_tau_ms", "_typical_at_ms", "_value_ms", "typical_ms")
+    __slots__ = ("_at_ms", "_config", "_tau_ms", "_typical_at_ms", "typical_ms", "value_ms")
 
     def __init__(self, config: PeakEwmaConfig | None = None) -> None:
         self._config = config or PeakEwmaConfig()
@@ -52,18 +52,18 @@ class PeakEwma:
 
     def forget(self) -> None:
         """Back to unmeasured: another process answers under this name now."""
-        self._value_ms: float | None = None
+        self.value_ms: float | None = None
         self._at_ms = 0.0
         self._typical_at_ms = 0.0
         self.typical_ms: float | None = None
 
     def forgive(self) -> None:
         """Drop the penalties but keep what its successes took: it has just proved itself."""
-        self._value_ms = self.typical_ms
+        self.value_ms = self.typical_ms
 
     def observe(self, sample_ms: float, now_ms: float) -> None:
         """A success took `sample_ms`."""
-        value_ms = self._value_ms
+        value_ms = self.value_ms
         typical_ms = self.typical_ms
         if typical_ms is None:
             self.typical_ms = sample_ms
@@ -73,30 +73,30 @@ class PeakEwma:
             self.typical_ms = sample_ms + (typical_ms - sample_ms) * min(kept, 0.98)
         self._typical_at_ms = now_ms
         if value_ms is None or sample_ms >= value_ms:
-            self._value_ms = sample_ms
+            self.value_ms = sample_ms
         else:
             kept = exp((self._at_ms - now_ms) / self._tau_ms)
-            self._value_ms = sample_ms + (value_ms - sample_ms) * kept
+            self.value_ms = sample_ms + (value_ms - sample_ms) * kept
         self._at_ms = now_ms
 
     def at_least(self, elapsed_ms: float, now_ms: float) -> None:
         """It did not answer for `elapsed_ms` (cancelled, out of time): a lower bound."""
-        value_ms = self._value_ms
+        value_ms = self.value_ms
         if value_ms is not None and elapsed_ms > value_ms:
-            self._value_ms = elapsed_ms
+            self.value_ms = elapsed_ms
             self._at_ms = now_ms
 
     def penalise(self, elapsed_ms: float, median_ms: float | None, now_ms: float) -> None:
         """A fault after `elapsed_ms`: failing fast is not being fast."""
         base_ms = median_ms or self.typical_ms or _NOBODY_KNOWS_MS
         value_ms = max(elapsed_ms, base_ms * self._config.fault_ratio)
-        if self._value_ms is None or value_ms >= self._value_ms:
-            self._value_ms = value_ms
+        if self.value_ms is None or value_ms >= self.value_ms:
+            self.value_ms = value_ms
         self._at_ms = now_ms
 
     def read_ms(self, median_ms: float | None, idle: bool, now_ms: float) -> float:
         """What to expect of it now, given the fleet's median."""
-        value_ms = self._value_ms
+        value_ms = self.value_ms
         if value_ms is None:
             return (median_ms or _NOBODY_KNOWS_MS) * self._config.unmeasured_ratio
         if idle and median_ms is not None:

@@ -76,6 +76,7 @@ class ReplicaState:
         "queued",
         "ready",
         "recent",
+        "replica_id",
         "slot",
         "slow_start",
         "spec",
@@ -93,6 +94,7 @@ class ReplicaState:
         self.config = config
         self._rng = rng
         self.spec = spec
+        self.replica_id = spec.replica_id
         self.weight = spec.weight
         self.in_flight = 0
         self.queued = 0  # as the replica itself reported
@@ -166,7 +168,9 @@ class ReplicaState:
     def score(self, now_ms: float) -> float:
         """Expected wait for one more: `(in flight + queued + 1) x latency / weight`."""
         in_flight = self.in_flight
-        latency_ms = self.latency.read_ms(self.surroundings.median_ms, in_flight == 0, now_ms)
+        latency_ms = self.latency.value_ms
+        if latency_ms is None or in_flight == 0:
+            latency_ms = self.latency.read_ms(self.surroundings.median_ms, True, now_ms)
         return (in_flight + self.queued + 1) * latency_ms / self.weight
 
     def load(self, now_ms: float) -> float:
@@ -205,7 +209,7 @@ class ReplicaState:
         """Take a place. The caller has asked `why_not`, or was handed it by a router."""
         in_flight = self.in_flight + 1
         if in_flight > self.ceiling:
-            raise BrokenInvariant(f"{self.spec.replica_id} is at its ceiling of {self.ceiling}")
+            raise BrokenInvariant(f"{self.replica_id} is at its ceiling of {self.ceiling}")
         self.in_flight = in_flight
         surroundings = self.surroundings
         surroundings.in_flight += 1

@@ -96,9 +96,9 @@ class Router:
             return None
         if roster.probing and (priority < Priority.HIGH or len(free) == 1):
             for replica in roster.probing:
-                if replica.spec.replica_id not in tried:
-                    scores = [(replica.spec.replica_id, replica.score(now_ms))]
-                    return RouteDecision(replica, Rule.PROBE, scores, roster.panic)
+                if replica.replica_id not in tried:
+                    scored = ((replica, replica.score(now_ms)),)
+                    return RouteDecision(replica, Rule.PROBE, scored, roster.panic)
         rate = _score
         rule = Rule.TWO_CHOICES
         if strategy is not Strategy.PEAK_EWMA or request_type is RequestType.UPDATE:
@@ -117,7 +117,7 @@ class Router:
             elif strategy is Strategy.ROUND_ROBIN:
                 in_turn = self._next_in_turn(tried)
                 if in_turn is not None:
-                    return RouteDecision(in_turn, Rule.ROUND_ROBIN, [], roster.panic)
+                    return RouteDecision(in_turn, Rule.ROUND_ROBIN, (), roster.panic)
         choice = p2c.choose(free, tried, rate, self._rng, now_ms)
         if choice is None:
             return None
@@ -128,7 +128,7 @@ class Router:
         for _ in range(min(len(turns), self._config.turn_reach)):
             replica = turns[self._turn % len(turns)]
             self._turn += 1
-            if replica.slot >= 0 and replica.spec.replica_id not in tried:
+            if replica.slot >= 0 and replica.replica_id not in tried:
                 return replica
         return None
 
