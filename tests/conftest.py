@@ -100,15 +100,31 @@ class ScratchDatabase:
     environment: dict[str, str]
 
 
+@pytest.fixture(scope="session")
+def template_database(django_db_setup: None, django_db_blocker: object) -> Iterator[str]:
+    """The migrated test database. pytest-django makes it only for a run in which some test
+    asks for `db`; for the others it is made here."""
+    with django_db_blocker.unblock():  # type: ignore[attr-defined]
+        name = str(connection.settings_dict["NAME"])
+        made_here = name != connection.creation._get_test_db_name()
+        if made_here:
+            connection.creation.create_test_db(verbosity=0, autoclobber=True)
+        yield str(connection.settings_dict["NAME"])
+        if made_here:
+            connection.creation.destroy_test_db(name, verbosity=0)
+
+
 @pytest.fixture
-def scratch_database(django_db_setup: None, django_db_blocker: object) -> Iterator[ScratchDatabase]:
+def scratch_database(
+    template_database: str, django_db_blocker: object
+) -> Iterator[ScratchDatabase]:
     """A fresh copy of the migrated test database, dropped afterwards.
 
     The test database is only a template here and nothing may be connected to it, so do not
     combine this with `db` in one test: speak to the copy through `url`.
     """
+    template = template_database
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        template = str(connection.settings_dict["NAME"])
         connection.close()
     name = f"scratch_{uuid.uuid4().hex[:12]}"
     maintenance = _url_of("postgres")
