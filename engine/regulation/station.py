@@ -33,6 +33,7 @@ from engine.stats.window import RotatingCounter, RotatingHistogram
 
 ADMISSION_CONTROL = "admission_control"
 QUEUE_FULL = "queue_full"
+_UNMEASURED_RETRY_MS = 250.0  # before the first batch has ended there is nothing to reckon with
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -277,9 +278,10 @@ class Station[T]:
 
     def _refuse(self, reason: str, used: float | None, limit: float) -> Refusal:
         self.refused[reason] += 1
-        forecast_ms = self.forecast_ms(self.config.classes[-1].name)
-        service_ms = self._forecast.service_ms(1)
-        waits = [ms for ms in (forecast_ms, service_ms) if ms is not None]
+        service_ms = self._forecast.service_ms(self.controller.batch_size)
+        wait_ms = _UNMEASURED_RETRY_MS if service_ms is None else service_ms / self.limit.limit
+        if reason == ADMISSION_CONTROL and used is not None:
+            wait_ms = max(wait_ms, used - limit)
         code = RefusalCode.QUEUE_FULL if reason == QUEUE_FULL else RefusalCode.OVERLOADED
         return Refusal(
             code=code,
@@ -287,7 +289,7 @@ class Station[T]:
             limit_name=reason,
             limit=limit,
             used=used,
-            retry_after_ms=max(waits) if waits else self.config.regulation.interval_ms,
+            retry_after_ms=wait_ms,
         )
 
     def _count_time(self, now_ms: float) -> None:
