@@ -158,6 +158,16 @@ class Table:
         )
         return self.poll()
 
+    def serve_everything(self) -> None:
+        """Let all that runs and waits end well."""
+        for _ in range(1000):
+            for dispatch in list(self.running.values()):
+                self.finish(dispatch)
+            if not self.scheduler.in_flight:
+                return
+            self.advance(20.0)
+        raise AssertionError("work is left after twenty seconds")
+
     def outcome(self, name: str) -> str:
         """How a request ended: "served", a refusal code, or "pending"."""
         deliver = self.delivered.get(name)

@@ -11,27 +11,31 @@ from tests.engine.harness import Table, replica, snapshot
 
 def test_a_batch_that_fails_whole_is_split_once_and_goes_elsewhere() -> None:
     table = Table([replica("a"), replica("b"), replica("c")])
-    names = [table.submit() for _ in range(8)]
-    (first,) = table.advance(50.0)
-    assert len(first.requests) == 8
-    again = table.finish(first, Outcome.FAULT)
-    again += table.advance(50.0)
-    assert sorted(len(d.requests) for d in again) == [4, 4]
-    assert all(d.replica_id != first.replica_id for d in again)
-    for dispatch in again:
-        table.finish(dispatch)
+    names = [table.submit() for _ in range(24)]
+    first, *others = table.advance(50.0)
+    size = len(first.requests)
+    assert size > 3
+    for other in others:
+        table.finish(other)
+    again = table.finish(first, Outcome.FAULT) + table.advance(50.0)
+    halves = [d for d in again if d.attempt == 2]
+    assert sorted(len(d.requests) for d in halves) == sorted([size // 2, size - size // 2])
+    assert all(d.replica_id != first.replica_id for d in halves)
+    table.serve_everything()
     assert all(table.outcome(str(name)) == "served" for name in names)
 
 
-def test_one_item_that_the_runtime_rejects_does_not_fail_the_other_seven() -> None:
+def test_one_item_that_the_runtime_rejects_does_not_fail_the_others() -> None:
     table = Table([replica("a"), replica("b")])
-    names = [table.submit() for _ in range(8)]
-    (batch,) = table.advance(50.0)
+    names = [table.submit() for _ in range(24)]
+    batch, *_ = table.advance(50.0)
+    assert len(batch.requests) > 3
     items = [ItemResult(Outcome.SUCCESS) for _ in batch.requests]
     items[2] = ItemResult(Outcome.CLIENT_ERROR, error="bad input")
     table.finish(batch, items=items)
+    table.serve_everything()
     outcomes = [table.outcome(str(name)) for name in names]
-    assert outcomes.count("served") == 7
+    assert outcomes.count("served") == 23
     assert outcomes.count("invalid_request") == 1
 
 
