@@ -128,6 +128,7 @@ class Scheduler:
         if execution_ms is None:
             execution_ms = now_ms - attempt.started_ms
         losers: list[tuple[Ticket, ItemResult | None]] = []
+        answered = 0
         for index, member in enumerate(attempt.members):
             member.running -= 1
             if member.state == DONE:
@@ -137,6 +138,7 @@ class Scheduler:
             if outcome is Outcome.SUCCESS:
                 item = item or ItemResult(Outcome.SUCCESS)
                 settle.serve(state, attempt, member, item, execution_ms, now_ms)
+                answered += 1
             elif member.running > 0:
                 if attempt.hedge_of is None:  # the primary's error is the one that is shown
                     member.outcome = item or ItemResult(
@@ -149,6 +151,7 @@ class Scheduler:
         rival = attempt.rival
         if rival is not None and rival.lease_id in state.attempts and not rival.waiting():
             dispatch.abort(state, rival, Outcome.CANCELLED, "the other attempt answered first")
+        attempt.pool.former.on_finished(answered, now_ms)
         state.dirty[attempt.pool] = None
 
     def _attempt(self, lease_id: int) -> Attempt:

@@ -40,15 +40,25 @@ def submit(state: State, request: Request) -> Ticket | Refusal:
         reservation.give_back(now_ms)
         return _refuse(state, request, placed, None, now_ms)
     pool, arm, position = placed
-    work = float(work_of(request, pool))
-    refusal = infeasible(state, pool, request, work, now_ms)
+    try:
+        work = float(work_of(request, pool))
+        refusal = infeasible(state, pool, request, work, now_ms)
+    except Exception:  # an estimate that raises fails its own request alone
+        ledger.arrived -= 1
+        reservation.give_back(now_ms)
+        raise
     if refusal is not None:
         reservation.give_back(now_ms)
         return _refuse(state, request, refusal, (pool, arm), now_ms)
     permit = state.gate.admit(reservation, request.model, request.priority, now_ms)
     if isinstance(permit, Refusal):
         return _refuse(state, request, permit, (pool, arm), now_ms)
-    ticket = _enqueue(state, request, pool, arm, position, permit, work, now_ms)
+    try:
+        ticket = _enqueue(state, request, pool, arm, position, permit, work, now_ms)
+    except Exception:
+        ledger.arrived -= 1
+        permit.ignore(0, now_ms)
+        raise
     state.live[request.request_id] = ticket
     state.remember(request.request_id, ticket)
     ledger.queued += 1
@@ -90,7 +100,7 @@ def infeasible(
             retry_after_ms=wait_ms,
             details={"version": pool.version},
         )
-    largest = max((device.max_batch_size for device in pool.devices.values()), default=0)
+    largest = pool.largest_batch
     if request.items > largest and not pool.per_request:
         return Refusal(
             code=RefusalCode.INVALID_REQUEST,

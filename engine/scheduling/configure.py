@@ -45,7 +45,7 @@ def apply(state: State, snapshot: FleetSnapshot) -> None:
             key = (model.model, version)
             pool = state.pools.get(key)
             if pool is None:
-                pool = state.pools[key] = _new_pool(state, key)
+                pool = state.pools[key] = _new_pool(state, key, now_ms)
             pool.configure(by_pool.get(key, []), model.strategy, now_ms)
             state.dirty[pool] = None
     for model in snapshot.models.values():
@@ -86,7 +86,7 @@ def replica_reported(
     state.dirty[pool] = None
 
 
-def _new_pool(state: State, key: PoolKey) -> Pool:
+def _new_pool(state: State, key: PoolKey, now_ms: float) -> Pool:
     config = state.config
     return Pool(
         *key,
@@ -94,6 +94,7 @@ def _new_pool(state: State, key: PoolKey) -> Pool:
         Router(config.router, random.Random(state.rng.getrandbits(64))),
         HedgePolicy(config.hedge),
         config.pool,
+        now_ms,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.routing.replica_state import ReplicaState
 from engine.scheduling.pool import Pool
 from engine.scheduling.state import State
+from engine.stats.histogram import LogHistogram
 from engine.types import Arm, ModelSpec
 from engine.view import (
     AdmissionView,
@@ -25,7 +26,7 @@ def view(state: State) -> SchedulerView:
     return {
         "revision": state.snapshot.revision,
         "conservation": state.ledger.conservation(),
-        "traffic": state.ledger.traffic(now_ms),
+        "traffic": state.ledger.traffic(_latency(state, now_ms), now_ms),
         "admission": _admission(state, now_ms),
         "queues": [_queue(pool, now_ms) for pool in state.pools.values()],
         "models": [_model(state, spec, now_ms) for spec in state.snapshot.models.values()],
@@ -33,6 +34,14 @@ def view(state: State) -> SchedulerView:
         "tenants": state.gate.tenant_views(now_ms),
         "events": [_event(at_ms, event, now_ms) for at_ms, event in state.events],
     }
+
+
+def _latency(state: State, now_ms: float) -> LogHistogram:
+    """End-to-end latency of everything served in the last minute."""
+    merged = LogHistogram()
+    for pool in state.pools.values():
+        merged.merge(pool.latency.merged(now_ms))
+    return merged
 
 
 def _admission(state: State, now_ms: float) -> AdmissionView:
@@ -95,7 +104,7 @@ def _version(state: State, spec: ModelSpec, version: str, now_ms: float) -> Vers
         "arm": None if arm is None else str(arm),
         "share": share,
         "readyReplicas": sum(1 for replica in replicas if replica.is_ready(now_ms)),
-        "ratePerS": pool.served.per_second(now_ms),
+        "ratePerS": pool.rates.sample([pool.served], now_ms)[0],
         "errorRatio": sum(ratios) / len(ratios) if ratios else None,
         "p50Ms": latency.quantile(0.50),
         "p95Ms": latency.quantile(0.95),

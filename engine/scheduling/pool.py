@@ -16,7 +16,8 @@ from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import RouteDecision, Router
 from engine.scheduling.ticket import Ticket
-from engine.stats.window import RotatingCounter, RotatingHistogram
+from engine.stats.sampled import SampledRates
+from engine.stats.window import RotatingHistogram
 from engine.types import FlushReason, ReplicaSpec, RequestType, Strategy
 
 _FASTEST_EVERY_MS = 250.0
@@ -51,10 +52,12 @@ class Pool:
         "flush_reasons",
         "former",
         "hedging",
+        "largest_batch",
         "last_success_ms",
         "latency",
         "model",
         "per_request",
+        "rates",
         "router",
         "served",
         "strategy",
@@ -71,6 +74,7 @@ class Pool:
         router: Router,
         hedging: HedgePolicy,
         config: PoolConfig,
+        now_ms: float,
     ) -> None:
         self.model = model
         self.version = version
@@ -79,6 +83,7 @@ class Pool:
         self.hedging = hedging
         self.config = config
         self.strategy = Strategy.PEAK_EWMA
+        self.largest_batch = 0
         self.per_request = False  # every batch is one request: streams, not batches
         self.costs: dict[str, CostModel] = {}
         self.devices: dict[str, Device] = {}
@@ -91,7 +96,8 @@ class Pool:
         self.batches = 0
         self.batch_sizes = 0
         self.flush_reasons: dict[FlushReason, int] = {}
-        self.served = RotatingCounter(10_000.0, 10)
+        self.served = 0
+        self.rates = SampledRates(10_000.0, 1, now_ms)
         self.latency = RotatingHistogram(60_000.0, 12)
         self.execution = RotatingHistogram(60_000.0, 12)
 
@@ -116,6 +122,7 @@ class Pool:
             )
         self.costs = costs
         self.devices = devices
+        self.largest_batch = max((state.spec.max_batch_size for state in states), default=0)
         self.per_request = bool(states) and all(s.spec.max_batch_size == 1 for s in states)
         self.router.set_replicas(states, now_ms)
         self.former.set_devices(list(devices.values()), now_ms)

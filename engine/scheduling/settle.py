@@ -34,11 +34,9 @@ def serve(
     permit = ticket.permit
     if permit is not None:
         permit.succeed(latency_ms, item.prompt_tokens + item.completion_tokens, now_ms)
-    ledger = state.ledger
-    ledger.served += 1
-    ledger.latency.record(latency_ms, now_ms)
+    state.ledger.served += 1
+    pool.served += 1
     pool.latency.record(latency_ms, now_ms)
-    pool.served.add(1, now_ms)
     _deliver(state, ticket, attempt, item, None, execution_ms, now_ms)
 
 

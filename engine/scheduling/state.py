@@ -106,7 +106,7 @@ class State:
         now_ms = clock.now_ms()
         self.snapshot = FleetSnapshot(revision=-1)
         self.gate = Gate(config.gate, now_ms)
-        self.ledger = Ledger()
+        self.ledger = Ledger(now_ms)
         self.evidence = EvidenceBook(config.window_ms, now_ms)
         self.budget = RetryBudget()
         self.pools: dict[PoolKey, Pool] = {}

@@ -87,6 +87,9 @@ class Ticket(Queued):
         self.outcome: ItemResult | None = None
         self.refusal: Refusal | None = None
 
+    def identity(self) -> str:
+        return self.request.request_id
+
     @property
     def judged(self) -> bool:
         """Whether it counts as evidence: a tester's override does not."""
