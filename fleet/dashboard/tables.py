@@ -23,6 +23,7 @@ class Column:
     kind: Kind = "text"
     href: str = ""
     hint: str = ""
+    below: str = ""  # another cell, written small beneath this one
     wide_only: bool = False  # leaves the table on a narrow screen
 
 

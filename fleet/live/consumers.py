@@ -35,7 +35,13 @@ log = logging.getLogger(__name__)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """See the module. One instance per websocket."""
+    """See the module. One instance per websocket.
+
+    It has no channel of its own (no layer has this alias): the pulse listens for all, so a
+    broker that is away costs no browser its connection.
+    """
+
+    channel_layer_alias = ""
 
     async def connect(self) -> None:
         self._topic = ""

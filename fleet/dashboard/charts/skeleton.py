@@ -127,7 +127,11 @@ def layout(*, log: bool, time: bool) -> dict[str, Any]:
             "font": {"size": 11, "color": "var(--text)"},
         },
         "xaxis": axis
-        | ({"type": "date", "nticks": 6, "hoverformat": "%H:%M:%S"} if time else {"nticks": 7}),
+        | (
+            {"type": "date", "nticks": 6, "tickformat": "%H:%M", "hoverformat": "%H:%M:%S"}
+            if time
+            else {"nticks": 7}
+        ),
         "yaxis": y,
         "template": None,
     }

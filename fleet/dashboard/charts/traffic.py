@@ -81,7 +81,7 @@ def admission() -> Chart:
     """What is in flight beneath the adaptive limit."""
     return time_chart(
         "admission",
-        "In flight under the adaptive limit",
+        "In flight, under the limit",
         "requests",
         [
             line(
@@ -97,5 +97,5 @@ def admission() -> Chart:
         ],
         empty=EMPTY,
         command=COMMAND_WITHOUT_TRAFFIC,
-        height=180,
+        height=236,
     )

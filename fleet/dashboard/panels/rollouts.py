@@ -7,7 +7,7 @@ itself tells: a canary with traffic is a rollout by hand.
 
 from typing import Any, TypedDict
 
-from fleet.dashboard.format import count, percent, plural
+from fleet.dashboard.format import count, plural
 from fleet.live.scene import Scene
 
 
@@ -80,7 +80,7 @@ def rollout_answer(scene: Scene) -> dict[str, str]:
 
 def _canaries(scene: Scene) -> list[str]:
     return [
-        f"{model['model']} {split['canary']} at {percent(split['percent'] / 100)} %"
+        f"{model['model']} {split['canary']} at {split['percent']:g} %"
         for model in scene.state["models"]
         if (split := model["split"]) is not None and split["canary"] and split["percent"] > 0
     ]
