@@ -5,7 +5,6 @@ beside the requests starts with the first connection that needs it.
 """
 
 import os
-from importlib.util import find_spec
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "halcyon_site.settings")
 
@@ -18,15 +17,15 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
-websocket_urlpatterns = []
-if find_spec("fleet.live.routing"):
-    from fleet.live.routing import websocket_urlpatterns
+from fleet.live.routing import WithPulse, websocket_urlpatterns  # noqa: E402
 
-application = ProtocolTypeRouter(
-    {
-        "http": http_application,
-        "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
-        ),
-    }
+application = WithPulse(
+    ProtocolTypeRouter(
+        {
+            "http": http_application,
+            "websocket": AllowedHostsOriginValidator(
+                AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+            ),
+        }
+    )
 )

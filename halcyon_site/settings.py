@@ -80,6 +80,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "fleet.dashboard.pages.errors.Unavailable",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -119,11 +120,18 @@ if env.boolean("HALCYON_DB_POOL"):
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- Valkey: the live feed and Celery --------------------------------------------------------
+# Channels waits up to 5 s for a message in one blocking command; redis-py's own timeout is 5 s
+# as well, and would call a quiet second a broken connection.
 
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {"hosts": [VALKEY_URL], "prefix": "halcyon", "expiry": 10, "capacity": 200},
+        "CONFIG": {
+            "hosts": [{"address": VALKEY_URL, "socket_timeout": 15}],
+            "prefix": "halcyon",
+            "expiry": 10,
+            "capacity": 200,
+        },
     },
 }
 
@@ -174,6 +182,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+CSRF_FAILURE_VIEW = "fleet.dashboard.pages.errors.stale_form"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"

@@ -18,3 +18,7 @@ urlpatterns += [
     for table in ("rollouts.urls", "rollouts.api.urls", "fleet.dashboard.urls")
     if find_spec(table.split(".")[0]) and find_spec(table.rsplit(".", 1)[0]) and find_spec(table)
 ]
+
+handler403 = "fleet.dashboard.pages.errors.forbidden"
+handler404 = "fleet.dashboard.pages.errors.missing"
+handler500 = "fleet.dashboard.pages.errors.broken"
