@@ -1,6 +1,6 @@
 """SLO headroom: how many in flight keep the p95 just inside the objective?
 
-    every second:  e = clip((0.92 SLO - p95) / SLO, -1, 1);  L = L x (1 + 0.5 e)
+    every second:  e = clip((0.8 SLO - p95) / SLO, -1, 1);  L = L x (1 + 0.5 e)
 
 The controlled value is the one that was promised: end-to-end p95 against the SLO. Policies
 that compare a short with a long latency average read batching as queueing (a batch of 32 is
@@ -8,12 +8,16 @@ slower than a batch of 1, and better), and drift in overload, because the long a
 the overload. This one has a fixed reference, so thirty minutes of overload end where the
 first minute did.
 
+The p95 counts a request that ran out of time as what is known of it: it would have taken
+longer than it waited (Kaplan-Meier, `engine.stats.censored`). A client that gave the fleet
+120 ms says nothing against an SLO of 900, one that waited for 900 does.
+
 States. *Under the SLO and full*: grows, faster the more headroom there is. *Under the SLO
 and not full* (in flight < 0.8 L): holds, since growth without demand is a limit that nobody
 tested; so L never passes 1.9 x the largest in flight. *Over the SLO*: shrinks, at most by
-half a second. *Nothing finished*: holds, since silence is not evidence. *Timeouts*: each
-counts as twice the SLO, so once they are more than 5 % the limit falls to its floor, one
-batch. After a version or hardware change the cost model knows the new capacity before any
+half a second. *Nothing finished*: holds, since silence is not evidence. *Timeouts*: once the
+p95 lies beyond all that ended it counts as twice the SLO, and the limit falls to its floor,
+one batch. *Shrinking in vain*: undone (`engine.admission.reach`). After a version or hardware change the cost model knows the new capacity before any
 latency does: `expect` lifts the limit to half of what it implies and keeps it there until
 the latencies have caught up.
 """
@@ -22,8 +26,10 @@ from collections import deque
 from dataclasses import dataclass
 
 from engine.admission.limit import DROPS
+from engine.admission.reach import Reach
 from engine.errors import InvalidInput, require_positive, require_range
 from engine.outcomes import Outcome
+from engine.stats.censored import censored_quantile
 from engine.stats.histogram import LogHistogram
 
 
@@ -34,11 +40,11 @@ class HeadroomConfig:
     initial: float = 256.0  # high: nobody is refused before there is evidence
     floor: float = 32.0  # one batch; `expect` replaces it by the fleet's own
     ceiling: float = 65_536.0
-    target_ratio: float = 0.92  # of the SLO: where the p95 is steered to
+    target_ratio: float = 0.8  # of the SLO: where the p95 is steered to
     gain: float = 0.5
     interval_ms: float = 1000.0
     full_ratio: float = 0.8  # of the limit: in flight below this is no reason to grow
-    drop_ratio: float = 2.0  # of the SLO: what a timeout counts as
+    drop_ratio: float = 2.0  # of the SLO: what a p95 beyond all answers counts as
     enough_samples: int = 40  # a p95 of fewer looks further back
     memory_ms: float = 10_000.0  # but never further than this
     settle_ms: float = 5000.0  # how long the feed-forward floor holds
@@ -62,13 +68,15 @@ class HeadroomLimit:
     """Steers the p95 to just inside the SLO by the number of requests in flight."""
 
     __slots__ = (
+        "_answered",
         "_config",
-        "_current",
         "_floor",
+        "_given_up",
         "_lifted",
         "_lifted_until_ms",
         "_p95_ms",
         "_past",
+        "_reach",
         "reason",
         "slo_ms",
         "value",
@@ -82,33 +90,56 @@ class HeadroomLimit:
         self._floor = self._config.floor
         self.value = max(self._config.initial, self._floor)
         self.reason = "initial: no latency seen yet"
-        self._current = LogHistogram()
-        self._past: deque[tuple[float, LogHistogram]] = deque()
+        self._answered = LogHistogram()
+        self._given_up = LogHistogram()
+        self._past: deque[tuple[float, LogHistogram, LogHistogram]] = deque()
         self._p95_ms: float | None = None
+        self._reach = Reach()
         self._lifted = 0.0
         self._lifted_until_ms = 0.0
 
     def observe(self, latency_ms: float, outcome: Outcome, now_ms: float) -> None:
         if outcome is Outcome.SUCCESS:
-            self._current.record(latency_ms)
+            self._answered.record(latency_ms)
         elif outcome in DROPS:
-            self._current.record(max(latency_ms, self._config.drop_ratio * self.slo_ms))
+            self._given_up.record(latency_ms)
 
     def tick(self, in_flight: int, now_ms: float) -> None:
         config = self._config
-        p95_ms = self._p95_ms = self._look_back(now_ms)
-        if p95_ms is None:
+        seen = self._look_back(now_ms)
+        if seen is None:
             self.reason = "held: nothing finished lately"
             return
-        error = (config.target_ratio * self.slo_ms - p95_ms) / self.slo_ms
-        error = min(1.0, max(-1.0, error))
-        told = f"p95 {p95_ms:.0f} ms against {config.target_ratio * self.slo_ms:.0f} ms"
+        wanted_ms = config.target_ratio * self.slo_ms
+        floor = max(self._floor, self._lifted if now_ms < self._lifted_until_ms else 0.0)
         before = self.value
+        p95_ms = self._p95_ms = seen[0]
+        if p95_ms is None:
+            p95_ms = config.drop_ratio * self.slo_ms
+            self._reach.forget()
+        else:
+            at_floor = before <= floor
+            back_to = self._reach.learn(
+                in_flight, p95_ms, before, wanted_ms, now_ms, at_floor=at_floor
+            )
+            if back_to is not None:
+                self.value = max(before, back_to)
+                self.reason = (
+                    f"restored: fewer in flight did not help, a p95 of {p95_ms:.0f} ms is what "
+                    f"this work takes, {before:.0f} -> {self.value:.0f}"
+                )
+                return
+        target_ms = self._reach.target_ms(wanted_ms)
+        error = (target_ms - p95_ms) / self.slo_ms
+        error = min(1.0, max(-1.0, error))
+        told = f"p95 {p95_ms:.0f} ms against {target_ms:.0f} ms"
         if error > 0.0 and in_flight < config.full_ratio * before:
             self.reason = f"held: {told}, but only {in_flight} of {before:.0f} in flight"
             return
-        floor = max(self._floor, self._lifted if now_ms < self._lifted_until_ms else 0.0)
-        self.value = min(max(before * (1.0 + config.gain * error), floor), config.ceiling)
+        after = before * (1.0 + config.gain * error)
+        if error < 0.0:
+            after = max(after, min(before, self._reach.lowest()))
+        self.value = min(max(after, floor), config.ceiling)
         verb = "grew" if self.value > before else "shrank" if self.value < before else "held"
         self.reason = f"{verb}: {told}, {before:.0f} -> {self.value:.0f}"
 
@@ -125,18 +156,24 @@ class HeadroomLimit:
     def p95_ms(self, now_ms: float) -> float | None:
         return self._p95_ms
 
-    def _look_back(self, now_ms: float) -> float | None:
-        """The p95 of the newest interval, and of older ones as long as samples are few."""
+    def _look_back(self, now_ms: float) -> tuple[float | None] | None:
+        """The p95 of the newest interval, and of older ones as long as samples are few.
+
+        None where nothing ended; (None,) where more than 5 % ran out of time.
+        """
         config = self._config
         past = self._past
-        if self._current.count:
-            past.appendleft((now_ms, self._current))
-            self._current = LogHistogram()
+        if self._answered.count or self._given_up.count:
+            past.appendleft((now_ms, self._answered, self._given_up))
+            self._answered = LogHistogram()
+            self._given_up = LogHistogram()
         while past and past[-1][0] < now_ms - config.memory_ms:
             past.pop()
-        seen = LogHistogram()
-        for _, interval in past:
-            seen.merge(interval)
-            if seen.count >= config.enough_samples:
+        answered = LogHistogram()
+        given_up = LogHistogram()
+        for _, some_answered, some_given_up in past:
+            answered.merge(some_answered)
+            given_up.merge(some_given_up)
+            if answered.count + given_up.count >= config.enough_samples:
                 break
-        return seen.quantile(0.95)
+        return (censored_quantile(answered, given_up, 0.95),) if past else None
