@@ -8,12 +8,12 @@ A bucket without a configured burst holds one minute's worth, because limits are
 read per minute: whoever may send 500 a minute may send them at once.
 """
 
-from collections import deque
 from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
 from engine.errors import Refusal, RefusalCode
+from engine.stats.sampled import SampledRates
 from engine.types import TenantSpec
 from engine.view import TenantView
 
@@ -45,7 +45,7 @@ class Account:
     """One tenant's limits and use. Survives a change of its limits with its levels."""
 
     __slots__ = (
-        "_marks",
+        "_rates",
         "hold_ms",
         "in_flight",
         "max_in_flight",
@@ -65,7 +65,7 @@ class Account:
         self.refused: dict[str, int] = {}
         self.requests_taken = 0
         self.tokens_used = 0
-        self._marks: deque[tuple[float, int, int]] = deque([(now_ms, 0, 0)])
+        self._rates = SampledRates(_RATE_WINDOW_MS, 2, now_ms)
         self.configure(spec, make_bucket, now_ms)
 
     def configure(self, spec: TenantSpec, make_bucket: BucketFactory, now_ms: float) -> None:
@@ -144,29 +144,18 @@ class Account:
 
     def view(self, now_ms: float) -> TenantView:
         """The account as the dashboard shows it; the bucket is the fuller one's scarcer twin."""
-        requests_per_s, tokens_per_s = self._rates(now_ms)
+        totals = (self.requests_taken, self.tokens_used)
+        requests_per_s, tokens_per_s = self._rates.sample(totals, now_ms)
         bucket = _scarcer(self.requests, self.tokens, now_ms)
         return {
             "tenant": self.spec.tenant,
             "inFlight": self.in_flight,
-            "ratePerS": requests_per_s,
+            "ratePerS": max(requests_per_s, 0.0),  # a late refusal returns what it took
             "tokensPerS": tokens_per_s,
             "bucketLevel": None if bucket is None else bucket.level(now_ms),
             "bucketBurst": None if bucket is None else bucket.burst,
             "refused": dict(self.refused),
         }
-
-    def _rates(self, now_ms: float) -> tuple[float, float]:
-        """Mean rates since the oldest mark of the last ten seconds; each look leaves a mark."""
-        marks = self._marks
-        while len(marks) > 1 and marks[1][0] <= now_ms - _RATE_WINDOW_MS:
-            marks.popleft()
-        at_ms, requests, tokens = marks[0]
-        if now_ms - marks[-1][0] >= _RATE_WINDOW_MS / 20.0:
-            marks.append((now_ms, self.requests_taken, self.tokens_used))
-        elapsed_s = max(now_ms - at_ms, 1000.0) / 1000.0
-        rate = max(self.requests_taken - requests, 0) / elapsed_s  # refusals return what they took
-        return rate, (self.tokens_used - tokens) / elapsed_s
 
     def _refuse(self, refusal: Refusal) -> Refusal:
         self.note_refusal(refusal.code)

@@ -17,9 +17,9 @@ and not full* (in flight < 0.8 L): holds, since growth without demand is a limit
 tested; so L never passes 1.9 x the largest in flight. *Over the SLO*: shrinks, at most by
 half a second. *Nothing finished*: holds, since silence is not evidence. *Timeouts*: once the
 p95 lies beyond all that ended it counts as twice the SLO, and the limit falls to its floor,
-one batch. *Shrinking in vain*: undone (`engine.admission.reach`). After a version or hardware change the cost model knows the new capacity before any
-latency does: `expect` lifts the limit to half of what it implies and keeps it there until
-the latencies have caught up.
+one batch. *Shrinking in vain*: undone (`engine.admission.reach`). After a version or hardware
+change the cost model knows the new capacity before any latency does: `expect` lifts the limit
+to half of what it implies and keeps it there until the latencies have caught up.
 """
 
 from collections import deque
