@@ -1,0 +1,1 @@
+"""The control API's words: camelCase, as on every wire of Halcyon. One module a concept."""
