@@ -37,7 +37,7 @@ class RetryBudget:
 
     def __init__(self, config: BudgetConfig | None = None) -> None:
         self._config = config or BudgetConfig()
-        slots = 11  # one more than the window has, so that a whole window is always covered
+        slots = 21  # one more than the window has, so that a whole window is always covered
         width_ms = self._config.window_ms * slots / (slots - 1)
         self._requests = RotatingCounter(width_ms, slots)
         self._spent = RotatingCounter(width_ms, slots)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from engine.errors import require_range
 from engine.routing import p2c
-from engine.routing.affinity import Affinity, AffinityConfig, Preference
+from engine.routing.affinity import Affinity, AffinityConfig, Preference, WaitForWarm
 from engine.routing.decision import RouteDecision, Rule
 from engine.routing.panic import PanicConfig
 from engine.routing.replica_state import ReplicaState
@@ -85,8 +85,9 @@ class Router:
     ) -> RouteDecision | None:
         """A free replica outside `tried`, or None. O(1) in the number of replicas.
 
-        `model` names what must be in memory for affinity to call a replica warm; `within_ms`
-        is what the deadline leaves, past which affinity is dropped.
+        `model` names what must be in memory for affinity to call a replica warm; where all
+        warm ones are full the answer may be None though cold ones are free: wait for a lease
+        to end. `within_ms` is what the deadline leaves, past which affinity is dropped.
         """
         roster = self.roster
         if now_ms >= roster.due_ms:
@@ -111,8 +112,10 @@ class Router:
                 )
                 ring = self._ring.current(now_ms)
                 found = self._affinity.choose(wish, ring, roster, self._rng, now_ms)
+                if isinstance(found, WaitForWarm):
+                    return None
                 if found is not None:
-                    return RouteDecision(*found[:2], found[2], roster.panic)
+                    return RouteDecision(*found, roster.panic)
                 rule = Rule.LET_GO
             elif strategy is Strategy.ROUND_ROBIN:
                 in_turn = self._next_in_turn(tried)
