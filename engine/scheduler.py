@@ -193,6 +193,10 @@ class Scheduler:
         """The decision record of a recent request, or None where it is not remembered."""
         return explaining.explain(self._state, request_id)
 
+    def samples(self, limit: int = 8) -> list[dict[str, object]]:
+        """Decision records of recent finished requests, those that went wrong preferred."""
+        return explaining.samples(self._state, limit)
+
     def view(self) -> SchedulerView:
         """The live state, for dashboards and APIs."""
         return describe.view(self._state)

@@ -7,13 +7,18 @@ them when somebody asks. A refusal's record is its `Refusal`.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from engine.errors import Refusal
+from engine.outcomes import Outcome
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.state import Refused, State
 from engine.scheduling.ticket import DONE, QUEUED, Ticket
 from engine.types import Request
 
 Record = dict[str, object]
+
+_SAMPLED_FROM = 256
 
 
 def explain(state: State, request_id: str) -> Record | None:
@@ -30,6 +35,33 @@ def explain(state: State, request_id: str) -> Record | None:
         ]
         return record
     return _ticket(state, found)
+
+
+def samples(state: State, limit: int) -> list[Record]:
+    """Records of recent finished requests, newest first, those that went wrong preferred.
+
+    A second may bring a thousand served requests and one refusal: the refusal is the one that
+    somebody will ask about. Looks at no more than `_SAMPLED_FROM` requests.
+    """
+    odd: list[str] = []
+    plain: list[str] = []
+    for request_id, found in islice(reversed(state.recent.items()), _SAMPLED_FROM):
+        if isinstance(found, Refused):
+            odd.append(request_id)
+        elif found.state == DONE:
+            outcome = found.outcome
+            served = outcome is not None and outcome.outcome is Outcome.SUCCESS
+            (plain if served and found.attempts <= 1 else odd).append(request_id)
+    kept = odd[: limit - limit // 3]
+    kept += plain[: limit - len(kept)]
+    now_ms = state.clock.now_ms()
+    made = []
+    for request_id in kept:
+        record = explain(state, request_id)
+        if record is not None:
+            record["agoMs"] = now_ms - state.recent[request_id].request.arrived_ms
+            made.append(record)
+    return made
 
 
 def refusal_record(refusal: Refusal) -> Record:
