@@ -143,7 +143,7 @@ class Account:
         self.refused[code.value] = self.refused.get(code.value, 0) + 1
 
     def view(self, now_ms: float) -> TenantView:
-        """The account as the dashboard shows it; the bucket is the fuller one's scarcer twin."""
+        """The account as the dashboard shows it, with the bucket that would refuse first."""
         totals = (self.requests_taken, self.tokens_used)
         requests_per_s, tokens_per_s = self._rates.sample(totals, now_ms)
         bucket = _scarcer(self.requests, self.tokens, now_ms)
