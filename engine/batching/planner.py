@@ -19,6 +19,7 @@ time any more, and is handed back by `expire` at that moment. Offering costs O(l
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -75,6 +76,7 @@ class GoodputPlanner:
         "_count",
         "_devices",
         "_halves",
+        "_line",
         "_lost",
         "_lottery",
         "_now_ms",
@@ -104,6 +106,7 @@ class GoodputPlanner:
         self._planned_at = 0
         self._replan_at_ms = -math.inf
         self._confirmed_ms = -math.inf
+        self._line: deque[Queued] = deque()  # in order of arrival
         self._count = 0
         self._work = 0.0
         self._lost: list[Queued] = []
@@ -129,6 +132,7 @@ class GoodputPlanner:
         self._count += 1
         self._work += work
         entry.queued = True
+        self._line.append(entry)
         if not bulk and not entry.tried:
             self._ring.add(size_key, work, entry.weight, entry.deadline_ms - now_ms, now_ms)
             self._patience.arrived(now_ms)
@@ -310,13 +314,16 @@ class GoodputPlanner:
             "theta": plan.theta if plan.theta < math.inf else None,
             "load_ratio": plan.load_ratio,
             "queued_work": self._work,
+            "oldest_ms": self._oldest_ms(),
             "return_ratio": self._patience.return_ratio,
         }
 
-    def oldest_arrival_ms(self) -> float | None:
-        """When the entry that waits longest arrived. O(n): for views, not for the hot path."""
-        waiting = self._queue.entries() + self._bulk.entries() + self._halves.entries()
-        return min((entry.arrived_ms for entry in waiting), default=None)
+    def _oldest_ms(self) -> float | None:
+        """How long the entry at the head of the line has waited."""
+        line = self._line
+        while line and line[0].slot is None:
+            line.popleft()
+        return self._now_ms - line[0].arrived_ms if line else None
 
     # -- bookkeeping -----------------------------------------------------------------
 
@@ -333,6 +340,8 @@ class GoodputPlanner:
         self._queue.compact(live)
         self._bulk.compact(live)
         self._halves.compact()
+        if len(self._line) > 2 * live + 64:
+            self._line = deque(entry for entry in self._line if entry.slot is not None)
 
 
 def _queue_for(devices: Sequence[Device]) -> type[SlotQueues | LengthQueues | EdfQueue]:
