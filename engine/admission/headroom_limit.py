@@ -15,14 +15,14 @@ longer than it waited (Kaplan-Meier, `engine.stats.censored`). A client that gav
 States. *Under the SLO and full*: grows, faster the more headroom there is. *Under the SLO
 and not full* (in flight < 0.8 L): holds, since growth without demand is a limit that nobody
 tested; so L never passes 1.9 x the largest in flight. *Over the SLO*: shrinks, at most by
-half a second. *Nothing finished*: holds, since silence is not evidence. *Timeouts*: once the
+half a second. *Too little finished*: holds, since silence is not evidence; and what was seen
+is used once, or one bad second would shrink a quiet model ten times over. *Timeouts*: once the
 p95 lies beyond all that ended it counts as twice the SLO, and the limit falls to its floor,
 one batch. *Shrinking in vain*: undone (`engine.admission.reach`). After a version or hardware
 change the cost model knows the new capacity before any latency does: `expect` lifts the limit
 to half of what it implies and keeps it there until the latencies have caught up.
 """
 
-from collections import deque
 from dataclasses import dataclass
 
 from engine.admission.limit import DROPS
@@ -42,11 +42,10 @@ class HeadroomConfig:
     ceiling: float = 65_536.0
     target_ratio: float = 0.8  # of the SLO: where the p95 is steered to
     gain: float = 0.5
-    interval_ms: float = 1000.0
     full_ratio: float = 0.8  # of the limit: in flight below this is no reason to grow
     drop_ratio: float = 2.0  # of the SLO: what a p95 beyond all answers counts as
-    enough_samples: int = 40  # a p95 of fewer looks further back
-    memory_ms: float = 10_000.0  # but never further than this
+    enough_samples: int = 40  # a p95 of fewer waits for more
+    patience_ms: float = 10_000.0  # but no longer than this
     settle_ms: float = 5000.0  # how long the feed-forward floor holds
 
     def __post_init__(self) -> None:
@@ -54,11 +53,10 @@ class HeadroomConfig:
         require_range("initial", self.initial, 1.0)
         require_range("target_ratio", self.target_ratio, 0.1, 1.0)
         require_range("gain", self.gain, 0.01, 1.0)
-        require_positive("interval_ms", self.interval_ms, unit="ms")
         require_range("full_ratio", self.full_ratio, 0.0, 1.0)
         require_range("drop_ratio", self.drop_ratio, 1.0)
         require_range("enough_samples", self.enough_samples, 1)
-        require_range("memory_ms", self.memory_ms, self.interval_ms, unit="ms")
+        require_range("patience_ms", self.patience_ms, 0.0, unit="ms")
         require_range("settle_ms", self.settle_ms, 0.0, unit="ms")
         if self.ceiling < self.floor:
             raise InvalidInput("ceiling", self.ceiling, f"must be >= floor ({self.floor:g})")
@@ -75,8 +73,8 @@ class HeadroomLimit:
         "_lifted",
         "_lifted_until_ms",
         "_p95_ms",
-        "_past",
         "_reach",
+        "_since_ms",
         "reason",
         "slo_ms",
         "value",
@@ -92,8 +90,8 @@ class HeadroomLimit:
         self.reason = "initial: no latency seen yet"
         self._answered = LogHistogram()
         self._given_up = LogHistogram()
-        self._past: deque[tuple[float, LogHistogram, LogHistogram]] = deque()
         self._p95_ms: float | None = None
+        self._since_ms: float | None = None
         self._reach = Reach()
         self._lifted = 0.0
         self._lifted_until_ms = 0.0
@@ -106,14 +104,23 @@ class HeadroomLimit:
 
     def tick(self, in_flight: int, now_ms: float) -> None:
         config = self._config
-        seen = self._look_back(now_ms)
-        if seen is None:
+        ended = self._answered.count + self._given_up.count
+        if not ended:
             self.reason = "held: nothing finished lately"
+            self._since_ms = now_ms
             return
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        if ended < config.enough_samples and now_ms - self._since_ms < config.patience_ms:
+            self.reason = f"held: only {ended} requests ended so far"
+            return
+        p95_ms = self._p95_ms = censored_quantile(self._answered, self._given_up, 0.95)
+        self._answered.clear()
+        self._given_up.clear()
+        self._since_ms = now_ms
         wanted_ms = config.target_ratio * self.slo_ms
         floor = max(self._floor, self._lifted if now_ms < self._lifted_until_ms else 0.0)
         before = self.value
-        p95_ms = self._p95_ms = seen[0]
         if p95_ms is None:
             p95_ms = config.drop_ratio * self.slo_ms
             self._reach.forget()
@@ -155,25 +162,3 @@ class HeadroomLimit:
 
     def p95_ms(self, now_ms: float) -> float | None:
         return self._p95_ms
-
-    def _look_back(self, now_ms: float) -> tuple[float | None] | None:
-        """The p95 of the newest interval, and of older ones as long as samples are few.
-
-        None where nothing ended; (None,) where more than 5 % ran out of time.
-        """
-        config = self._config
-        past = self._past
-        if self._answered.count or self._given_up.count:
-            past.appendleft((now_ms, self._answered, self._given_up))
-            self._answered = LogHistogram()
-            self._given_up = LogHistogram()
-        while past and past[-1][0] < now_ms - config.memory_ms:
-            past.pop()
-        answered = LogHistogram()
-        given_up = LogHistogram()
-        for _, some_answered, some_given_up in past:
-            answered.merge(some_answered)
-            given_up.merge(some_given_up)
-            if answered.count + given_up.count >= config.enough_samples:
-                break
-        return (censored_quantile(answered, given_up, 0.95),) if past else None
