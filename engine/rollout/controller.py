@@ -20,11 +20,9 @@ from engine.rollout.policy import RolloutPolicy
 from engine.rollout.state import JudgeState
 from engine.rollout.validity import AA_LOG_LIMIT, SRM_WINDOWS, share_is_off
 from engine.rollout.verdict import Act, Number, Phase, Reason, Verdict
-from engine.rollout.weigh import Weights, weigh
+from engine.rollout.weigh import WATCH_LOG_E, Weights, weigh
 
 SEVERE_LOG_E = log(1e6)  # beyond doubt: no minimum number of windows applies
-WATCH_LOG_E = log(3.0)  # looks worse: no advance
-UNHEALTHY_LOG_E = log(10.0)
 
 Numbers = dict[str, Number]
 
@@ -71,7 +69,7 @@ def _decide(
     ceiling: float | None,
 ) -> tuple[JudgeState, Verdict]:
     suspicion = weights.suspicion()
-    unhealthy = state.unhealthy + 1 if suspicion >= UNHEALTHY_LOG_E else 0
+    unhealthy = state.unhealthy + 1 if suspicion >= WATCH_LOG_E else 0
     state = replace(state, unhealthy=unhealthy)
     untrusted = None
     if weights.halves_log_e >= AA_LOG_LIMIT:
@@ -116,9 +114,11 @@ def _decide(
             replace(state, healthy=0), policy, Reason.ERRORS_ABOVE_TOLERANCE, text, numbers
         )
     state = replace(state, healthy=state.healthy + 1)
-    if state.healthy < policy.healthy_windows or state.step_requests < policy.minimum_requests:
+    few = state.step_requests < policy.few_requests * state.step_windows
+    needed = 1 if few else policy.healthy_windows
+    if state.healthy < needed or state.step_requests < policy.minimum_requests:
         text = (
-            f"{state.healthy} of {policy.healthy_windows} healthy windows and "
+            f"{state.healthy} of {needed} healthy windows and "
             f"{state.step_requests} of {policy.minimum_requests} requests at {ratio:.0%}"
         )
         return _hold(state, policy, Reason.COLLECTING, text, numbers)
@@ -139,7 +139,8 @@ def _forward(
     if state.step == policy.judged_step:
         needed = -log(policy.promotion_alpha)
         shown = weights.promotion.log_e
-        if state.step_windows < MIN_WINDOWS or shown < needed:
+        leaning = weights.latency.log_e > 0.0  # both may look likely for a while: no promotion
+        if state.step_windows < MIN_WINDOWS or shown < needed or leaning:
             text = (
                 f"healthy, but +{policy.non_inferiority_ratio:.0%} is not excluded yet: "
                 f"log E' {shown:.2f} of {needed:.2f}"

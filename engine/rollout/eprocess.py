@@ -17,21 +17,12 @@ Sources: Johari, Pekelis, Walsh, "Always valid inference", 2015; Lindon, Sanden,
 """
 
 from collections.abc import Sequence
-from math import log
+from math import exp, log
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-
-
-def log_ratios(x: Floats, y: Floats, nc: Floats, nb: Floats, ratios: Sequence[float]) -> Floats:
-    """The log likelihood ratio of each alternative (rows) in each window (columns)."""
-    r = np.asarray(ratios, dtype=np.float64)[:, None]
-    total = nc + nb
-    scale = total / (r * nc + nb)  # p1/p0 = r * scale, (1-p1)/(1-p0) = scale
-    result: Floats = (x + y) * np.log(scale) + x * np.log(r)
-    return result
 
 
 def log_e(
@@ -40,6 +31,15 @@ def log_e(
     """log E over these windows; 0.0 where they hold no comparison at all."""
     if len(x) == 0:
         return 0.0
-    sums = (log_ratios(x, y, nc, nb, ratios) / phi).sum(axis=1)
-    top = float(sums.max())
-    return top + float(np.log(np.exp(sums - top).sum())) - log(len(ratios))
+    r = np.array(ratios)[:, None]
+    # p1/p0 = r s and (1-p1)/(1-p0) = s with s = (nc + nb) / (r nc + nb)
+    log_scales = np.log((nc + nb) / (r * nc + nb))
+    canary = float((x / phi).sum())
+    sums = (log_scales @ ((x + y) / phi)).tolist()
+    return log_mean_exp([s + canary * log(q) for s, q in zip(sums, ratios, strict=True)])
+
+
+def log_mean_exp(values: Sequence[float]) -> float:
+    """log of the mean of exp(value), without overflow."""
+    top = max(values)
+    return top + log(sum(exp(value - top) for value in values) / len(values))

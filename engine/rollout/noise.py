@@ -4,7 +4,8 @@ Latency drifts from window to window (neighbours, garbage collection, traffic mi
 differently in the two arms. On top of the binomial scatter, the log odds that a slow
 execution falls on the canary wander with variance tau2 and lag-1 correlation rho. Then
 
-    phi_i = 1 + v_i omega2,   v_i = m_i p_i (1 - p_i),   omega2 = tau2 (1 + rho) / (1 - rho)
+    phi_i = 1 + v_i tau2 k,    v_i = m_i p_i (1 - p_i)
+    k = sum_ij w_i w_j rho^|i-j| / sum_i w_i^2,  -> (1 + rho) / (1 - rho) for many windows
 
 A single dispersion factor would not survive a change of weight: at 1 % of the traffic a
 window holds two slow canary executions and chance rules, at 50 % it holds two hundred and
@@ -62,16 +63,28 @@ class Noise:
     rho: float
     windows: float
 
-    @property
-    def omega2(self) -> float:
-        """The variance that a long sum of windows feels."""
-        return self.tau2 * (1.0 + self.rho) / (1.0 - self.rho)
-
     def phi(self, v: Floats) -> Floats:
         """The deflation of each window, given its binomial variances `v`."""
-        factor = _SMALL_SAMPLE if len(v) < _SMALL_SAMPLE_WINDOWS else 1.0
-        result: Floats = factor * (1.0 + v * self.omega2)
+        small = _SMALL_SAMPLE if self.windows < _SMALL_SAMPLE_WINDOWS else 1.0
+        omega2 = self.tau2 * _inflation(v / (1.0 + v * self.tau2), self.rho)
+        result: Floats = small * (1.0 + v * omega2)
         return result
+
+
+def _inflation(weights: Floats, rho: float) -> float:
+    """How much correlation between neighbours inflates the variance of the weighted sum.
+
+    The sum over all pairs; (1 + rho) / (1 - rho) is its limit for many equal weights and
+    twice too much for the handful of windows that decide about a bad canary.
+    """
+    if rho == 0.0:
+        return 1.0
+    squares = pairs = carried = 0.0
+    for weight in weights.tolist():
+        squares += weight * weight
+        pairs += weight * carried
+        carried = rho * (carried + weight)
+    return 1.0 + 2.0 * pairs / squares if squares > 0.0 else 1.0
 
 
 def from_history(slow: Floats, total: Floats) -> NoisePrior:
@@ -100,8 +113,9 @@ def estimate(x: Floats, y: Floats, nc: Floats, nb: Floats, prior: NoisePrior) ->
     total = nc + nb
     m = x + y
     # Mantel-Haenszel: the common odds ratio, robust where single windows hold few events
-    odds = (float((x * nb / total).sum()) + 0.5) / (float((y * nc / total).sum()) + 0.5)
-    p = odds * nc / (odds * nc + nb)
+    odds = (float(x @ (nb / total)) + 0.5) / (float(y @ (nc / total)) + 0.5)
+    expected = odds * nc
+    p = expected / (expected + nb)
     v = m * p * (1.0 - p)
     tau2, covariance, informed = _moments(x - m * p, v, prior.tau2)
     weight = prior.windows + informed
@@ -120,8 +134,9 @@ def _moments(e: Floats, v: Floats, guess: float) -> tuple[float, float, float]:
     if informed <= 0.0:
         return guess, 0.0, 0.0
     z = e * inverse
-    tau2 = float((weight * (z * z - inverse)).sum()) / informed
-    pairs = np.sqrt(weight[1:] * weight[:-1])
-    paired = float(pairs.sum())
-    covariance = float((pairs * z[1:] * z[:-1]).sum()) / paired if paired > 0.0 else 0.0
+    tau2 = float(weight @ (z * z - inverse)) / informed
+    root = np.sqrt(weight)
+    paired = float(root[1:] @ root[:-1])
+    scaled = root * z
+    covariance = float(scaled[1:] @ scaled[:-1]) / paired if paired > 0.0 else 0.0
     return tau2, covariance, informed

@@ -24,7 +24,9 @@ class RolloutPolicy:
     `failure_allowance_ratio` and `miss_allowance_ratio` are added to the baseline's own.
     `slo_ms` is absolute: 95 % of the canary's requests must be faster, end to end.
     A step needs `healthy_windows` healthy windows in a row and `minimum_requests` canary
-    requests; a rollback needs `unhealthy_windows` unhealthy ones in a row.
+    requests; a rollback needs `unhealthy_windows` unhealthy ones in a row. Where a window
+    holds fewer than `few_requests` canary requests one healthy window is enough: two requests
+    endanger as little as they teach, and waiting there only delays the truth.
     `error_tolerance_factor`, where set, also bounds the canary's observed failure ratio.
     A step that lasts `max_wait_windows`, or `silent_windows` without canary traffic, or a
     rollout that lasts `max_windows`, is inconclusive: time alone never promotes.
@@ -33,7 +35,7 @@ class RolloutPolicy:
 
     steps: tuple[float, ...] = (0.01, 0.05, 0.25, 0.5, 1.0)
     alpha: float = 0.01
-    promotion_alpha: float = 0.05
+    promotion_alpha: float = 0.005
     tolerated_slowdown_ratio: float = 0.10
     non_inferiority_ratio: float = 0.20
     failure_allowance_ratio: float = 0.001
@@ -42,6 +44,7 @@ class RolloutPolicy:
     slo_ms: float | None = None
     healthy_windows: int = 2
     unhealthy_windows: int = 1
+    few_requests: int = 5
     minimum_requests: int = 0
     min_windows: int = 5
     max_wait_windows: int = 240
@@ -80,6 +83,7 @@ class RolloutPolicy:
             require_range("slo_ms", self.slo_ms, 0.1, unit="ms")
         require_range("healthy_windows", self.healthy_windows, 1, 1000)
         require_range("unhealthy_windows", self.unhealthy_windows, 1, 1000)
+        require_range("few_requests", self.few_requests, 0)
         require_range("minimum_requests", self.minimum_requests, 0)
         require_range("min_windows", self.min_windows, 1, 1000)
         require_range("max_wait_windows", self.max_wait_windows, 1, 10_000)
