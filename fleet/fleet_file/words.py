@@ -1,0 +1,145 @@
+"""What a fleet file may say, checked where it is read: unknown words are refused by name."""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import yaml
+
+from engine.errors import InvalidInput
+from engine.types import Priority
+
+
+class _Words(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    pass
+
+
+class SplitWords(_Words):
+    baseline: str
+    canary: str | None = None
+    canary_percent: float = 0.0
+    shadow: bool = False
+
+
+class ModelWords(_Words):
+    versions: list[str]
+    strategy: str = "peak_ewma"
+    slo_ms: float = 1000.0
+    description: str = ""
+    split: SplitWords | None = None
+
+
+class ReplicaWords(_Words):
+    """A replica that `up` starts (with a runtime), or one that runs elsewhere (an address)."""
+
+    id: str
+    model: str
+    version: str
+    address: str | None = None
+    protocol: str = "batch"
+    runtime: str = "simulated"
+    speed: float = 1.0
+    jitter: float | None = None
+    seed: int | None = None
+    weight: float = 1.0
+    accelerator: str = ""
+    work_unit: str = "tokens"
+    max_batch_size: int = 32
+    max_batch_tokens: int = 16_384
+    max_concurrency: int = 1
+    options: list[str] = []  # further arguments of `manage.py replica`
+
+    @property
+    def is_local(self) -> bool:
+        return self.address is None
+
+
+class TenantWords(_Words):
+    priority: Literal["low", "normal", "high", "critical"] = "normal"
+    weight: float = 1.0
+    requests_per_minute: int | None = None
+    requests_burst: int | None = None
+    tokens_per_minute: int | None = None
+    tokens_burst: int | None = None
+    max_in_flight: int | None = None
+    enabled: bool = True
+    keys: list[str] = []  # names; the keys themselves are derived from this installation
+
+    def limits(self) -> dict[str, object]:
+        return {
+            "priority": Priority[self.priority.upper()].value,
+            **{
+                name: getattr(self, name)
+                for name in (
+                    "weight",
+                    "requests_per_minute",
+                    "requests_burst",
+                    "tokens_per_minute",
+                    "tokens_burst",
+                    "max_in_flight",
+                    "enabled",
+                )
+            },
+        }
+
+
+class LoadWords(_Words):
+    """The light traffic that `up` sends, so that there is something to see."""
+
+    model: str
+    tenant: str
+    key: str
+    rate_per_s: float = 5.0
+
+
+class FleetFile(_Words):
+    models: dict[str, ModelWords] = {}
+    replicas: list[ReplicaWords] = []
+    tenants: dict[str, TenantWords] = {}
+    users: dict[str, Literal["viewer", "operator", "admin"]] = {}
+    load: list[LoadWords] = []
+
+
+def read(path: Path) -> FleetFile:
+    """The file's words, or `InvalidInput` that names the file, the place and the fault."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise InvalidInput("file", str(path), f"cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInput("file", str(path), f"is not YAML: {error}") from None
+    try:
+        fleet = msgspec.convert(document, FleetFile)
+    except msgspec.ValidationError as error:
+        raise InvalidInput("file", str(path), str(error)) from None
+    _check_names(path, fleet)
+    return fleet
+
+
+def _check_names(path: Path, fleet: FleetFile) -> None:
+    """Every name that one part of the file uses must be one that another part defines."""
+    seen: set[str] = set()
+    for replica in fleet.replicas:
+        _require(path, "replica's model", replica.model, fleet.models)
+        _require(path, "replica's version", replica.version, fleet.models[replica.model].versions)
+        if replica.id in seen:
+            raise InvalidInput("file", str(path), f"names the replica {replica.id} twice")
+        seen.add(replica.id)
+    for name, model in fleet.models.items():
+        for version in filter(
+            None, (model.split and (model.split.baseline, model.split.canary)) or ()
+        ):
+            _require(path, f"split of {name}", version, model.versions)
+    for load in fleet.load:
+        _require(path, "load's model", load.model, fleet.models)
+        _require(path, "load's tenant", load.tenant, fleet.tenants)
+        _require(path, "load's key", load.key, fleet.tenants[load.tenant].keys)
+
+
+def _require(path: Path, what: str, name: str, known: object) -> None:
+    names = sorted(known)  # type: ignore[call-overload]
+    if name not in names:
+        listed = ", ".join(names) or "none"
+        raise InvalidInput(
+            "file", str(path), f"the {what} is {name!r}, which it does not define; known: {listed}"
+        )
