@@ -15,6 +15,8 @@ What the bare rules do badly, and what is done about it here:
 - Fewer workers and smaller batches shorten execution and cost throughput. So rule 1 holds only
   where execution is at least half of p95 and of the SLO. Against a backlog it would feed what
   it fights: there rule 2 holds, be the queue still growing or just long.
+- A smaller batch must still carry the demand: `batch_floor`, from the fitted batch time, stops
+  the cuts where throughput would fall below what is asked for.
 - The p95 that is judged is of requests that came after the last move, so that no move is
   repeated because of victims of the state before it.
 - An overload is seen when the *forecast* passes the SLO, before a window of late answers
@@ -22,9 +24,10 @@ What the bare rules do badly, and what is done about it here:
 - Admission control goes off on evidence that it is not needed (p95 < 0.7 SLO and next to
   nothing refused for `quiet_ms`), be the device busy or not; a relapse within a minute doubles the
   quiet it takes the next time, so that it does not flap, up to 4 s, so that it does not latch.
-- After a cut nothing grows for `regrow_hold_ms`: at most two sign changes a minute. But where
-  work is refused while the device idles, the cut was a mistake: the worker comes back at the
-  next tick, and rule 1 leaves the workers alone for `relapse_ms`. And the batch grows back
+- After a cut nothing grows for `regrow_hold_ms` unless work is refused: at most two sign
+  changes a minute. But where
+  work is late or refused while the device idles, the cut was a mistake: the worker comes back
+  at the next tick, and rule 1 leaves the workers alone for `relapse_ms`. And the batch grows back
   however busy the device is: small batches are one reason for its being busy.
 """
 
@@ -99,6 +102,7 @@ class Observation:
     queue_room: int  # places still free
     round_size: int  # entries that all slots together take at once
     execution_ms: float | None = None  # the p95 of execution alone
+    batch_floor: int = 1  # the smallest batch size that still carries the demand
     forecast_ms: float | None = None
     refused: int = 0  # by admission control, since the last decision
     subject: int = 0  # requests that admission control could have refused, since then
@@ -201,12 +205,13 @@ class RegulationController:
         rule, text = Rule.HOLD, f"hold: {facts}"
         execution_ms = seen.execution_ms or 0.0
         slow = execution_ms >= config.execution_ratio * max(p95_ms, config.slo_ms)
+        wanting = seen.refused > 0 or p95_ms > config.slo_ms
         backlog = growing or (not slow and seen.queue_depth >= seen.round_size / 2)
         if late and backlog and not self.admission_control:
             rule, text = Rule.OVERLOAD, self._close_gate(seen, facts, now_ms)
         elif p95_ms > config.slo_ms and busy > config.busy_ratio and slow:
-            rule, text = Rule.CONTENTION, self._cut(facts, now_ms)
-        elif seen.refused and busy < config.calm_ratio and self._restore(now_ms):
+            rule, text = Rule.CONTENTION, self._cut(seen.batch_floor, facts, now_ms)
+        elif wanting and busy < config.calm_ratio and self._restore(now_ms):
             rule = Rule.HEADROOM
             text = f"headroom: {facts}, {seen.refused} refused: workers back to {self.max_workers}"
         elif p95_ms < config.calm_latency_ratio * config.slo_ms:
@@ -214,7 +219,7 @@ class RegulationController:
             if eased:
                 rule, text = Rule.HEADROOM, f"headroom: {facts}: {', '.join(eased)}"
         if seen.memory_ratio is not None and seen.memory_ratio > config.memory_ratio:
-            smaller = self._smaller_batch()
+            smaller = self._smaller_batch(config.min_batch_size)
             self._cut_ms = now_ms
             if smaller:
                 memory = f"memory {seen.memory_ratio:.0%} > {config.memory_ratio:.0%}: {smaller}"
@@ -236,13 +241,13 @@ class RegulationController:
             "admission control on"
         )
 
-    def _cut(self, facts: str, now_ms: float) -> str:
+    def _cut(self, batch_floor: int, facts: str, now_ms: float) -> str:
         moves = []
         needed = now_ms < self._workers_needed_until_ms
         if self.max_workers > self.config.min_workers and not needed:
             moves.append(f"workers {self.max_workers} -> {self.max_workers - 1}")
             self.max_workers -= 1
-        moves.append(self._smaller_batch())
+        moves.append(self._smaller_batch(batch_floor))
         self._cut_ms = now_ms
         return f"contention: {facts}: {', '.join(m for m in moves if m) or 'already at the floor'}"
 
@@ -253,9 +258,10 @@ class RegulationController:
         self._workers_needed_until_ms = now_ms + self.config.relapse_ms
         return True
 
-    def _smaller_batch(self) -> str:
-        smaller = max(self.config.min_batch_size, int(self.batch_size * self.config.shrink_ratio))
-        if smaller == self.batch_size:
+    def _smaller_batch(self, floor: int) -> str:
+        floor = max(floor, self.config.min_batch_size)
+        smaller = max(floor, int(self.batch_size * self.config.shrink_ratio))
+        if smaller >= self.batch_size:
             return ""
         move = f"batch {self.batch_size} -> {smaller}"
         self.batch_size = smaller
@@ -269,7 +275,8 @@ class RegulationController:
             self.admission_control = False
             self._gate_off_ms = now_ms
             eased.append("admission control off")
-        if self._cut_ms is not None and now_ms - self._cut_ms < config.regrow_hold_ms:
+        held = self._cut_ms is not None and now_ms - self._cut_ms < config.regrow_hold_ms
+        if held and not seen.refused:
             return eased
         if busy < config.calm_ratio and self.max_workers < config.max_workers:
             eased.append(f"workers {self.max_workers} -> {self.max_workers + 1}")

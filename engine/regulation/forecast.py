@@ -69,3 +69,22 @@ class Forecast:
             return max(0, rounds - free) * full_ms / slots + own_ms
         first_end_ms = self._t / self._weight / (slots + 1)
         return first_end_ms + (rounds - 1) * full_ms / slots + own_ms
+
+    def smallest_batch(
+        self, current: int, *, slots: int, demand_per_s: float, longest_ms: float
+    ) -> int:
+        """The batch size below which a cut does harm.
+
+        That is the smallest that carries the demand, or a smaller one where only that can be
+        run within `longest_ms`. `current` where nothing is known.
+        """
+        carries, fits = current, 0
+        for size in range(1, current + 1):
+            service_ms = self.service_ms(size)
+            if service_ms is None:
+                return current
+            if service_ms <= longest_ms:
+                fits = size
+            if carries == current and slots * size * 1000 >= demand_per_s * service_ms:
+                carries = size
+        return min(carries, fits or carries)

@@ -28,9 +28,11 @@ from engine.regulation.controller import (
 from engine.regulation.fair_queue import FairQueue, QueueClass, Waiting
 from engine.regulation.forecast import Forecast
 from engine.regulation.gate import Gate, GateConfig
+from engine.regulation.meters import Meters
 from engine.regulation.semaphore import ResizableLimit, Slot
-from engine.stats.window import RotatingCounter, RotatingHistogram
 
+DEMAND_HEADROOM = 1.25  # capacity that a cut must leave, in times the demand
+TOO_LONG_RATIO = 0.9  # of the SLO: a batch that takes longer is cut whatever the demand
 ADMISSION_CONTROL = "admission_control"
 QUEUE_FULL = "queue_full"
 _UNMEASURED_RETRY_MS = 250.0  # before the first batch has ended there is nothing to reckon with
@@ -95,17 +97,11 @@ class Station[T]:
         self.queue: FairQueue[T] = FairQueue(config.classes)
         self.refused: dict[str, int] = {QUEUE_FULL: 0, ADMISSION_CONTROL: 0}
         self._forecast = Forecast()
-        self._latency = RotatingHistogram(config.window_ms, config.window_slots)
-        self._judged = RotatingHistogram(config.window_ms, config.window_slots)
-        self._executed = RotatingHistogram(config.window_ms, config.window_slots)
-        self._moved_ms = now_ms
-        self._answered = RotatingCounter(config.window_ms, config.window_slots)
+        self._meters = Meters(
+            config.window_ms, config.window_slots, config.regulation.max_workers, now_ms
+        )
         self._running: dict[str, int] = {spec.name: 0 for spec in config.classes}
         self._top = config.classes[0].name
-        self._busy_slot_ms = 0.0
-        self._capacity_slot_ms = 0.0
-        self._counted_ms = now_ms
-        self._any_answer = False
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -120,6 +116,7 @@ class Station[T]:
         timeout_ms: float | None = None,
     ) -> Waiting[T] | Refusal:
         """Queue an entry, or say why not and when to come back."""
+        self._meters.asked(now_ms)
         running = self._running.get(priority)
         if running is None:
             raise UnknownName("priority", priority, self._running)
@@ -150,7 +147,7 @@ class Station[T]:
         """Remove and return the entries that waited too long."""
         expired = self.queue.expire(now_ms)
         for entry in expired:
-            self._record(entry, now_ms)
+            self._meters.waited(entry.arrived_ms, now_ms)
         return expired
 
     # -- batches ----------------------------------------------------------------------------
@@ -160,7 +157,7 @@ class Station[T]:
         head = self.queue.peek()
         if head is None:
             return None
-        self._count_time(now_ms)
+        self._meters.count_use(self.limit.in_use, now_ms)
         slot = self.limit.try_acquire()
         if slot is None:
             return None
@@ -178,18 +175,17 @@ class Station[T]:
 
     def finish(self, job: Job[T], now_ms: float, *, ok: bool = True) -> None:
         """A batch ended, well or not: give its slot back and learn from it."""
-        self._count_time(now_ms)
+        self._meters.count_use(self.limit.in_use, now_ms)
         job.slot.release()
         for entry in job.entries:
             self._running[entry.priority] -= 1
         if not ok:
             return
-        self._forecast.learn(len(job.entries), now_ms - job.started_ms, now_ms)
-        self._any_answer = True
+        service_ms = now_ms - job.started_ms
+        self._forecast.learn(len(job.entries), service_ms, now_ms)
+        self._meters.executed(service_ms, len(job.entries), now_ms)
         for entry in job.entries:
-            self._record(entry, now_ms)
-        self._executed.record(now_ms - job.started_ms, now_ms)
-        self._answered.add(len(job.entries), now_ms)
+            self._meters.waited(entry.arrived_ms, now_ms)
 
     # -- regulation -------------------------------------------------------------------------
 
@@ -210,12 +206,7 @@ class Station[T]:
 
     def slot_use_ratio(self, now_ms: float) -> float | None:
         """Share of the slots' time in use since the last call: the device's own busy ratio."""
-        self._count_time(now_ms)
-        if self._capacity_slot_ms <= 0.0:
-            return None
-        ratio = self._busy_slot_ms / self._capacity_slot_ms
-        self._busy_slot_ms = self._capacity_slot_ms = 0.0
-        return min(1.0, ratio)
+        return self._meters.take_use_ratio(self.limit.in_use, now_ms)
 
     def decide(
         self, now_ms: float, *, busy_ratio: float | None, memory_ratio: float | None
@@ -223,8 +214,7 @@ class Station[T]:
         """One decision of the controller, carried out. None where the station is static."""
         if not self.config.adaptive:
             return None
-        judged = self._judged.merged(now_ms)
-        p95_ms = judged.quantile(0.95) if judged.count >= self.config.min_samples else None
+        p95_ms = self._meters.judged_p95_ms(self.config.min_samples, now_ms)
         refused, subject = self.gate.take_counts()
         lowest = self.config.classes[-1]
         per_batch = self.controller.batch_size if self.config.merge else 1
@@ -237,30 +227,29 @@ class Station[T]:
                 queue_room=lowest.capacity - self.queue.depth(lowest.name),
                 round_size=per_batch * self.limit.limit,
                 forecast_ms=self.forecast_ms(lowest.name),
-                execution_ms=self._executed.quantile(0.95, now_ms),
+                execution_ms=self._meters.execution_p95_ms(now_ms),
+                batch_floor=self._batch_floor(now_ms),
                 refused=refused,
                 subject=subject,
             ),
             now_ms,
         )
-        self._count_time(now_ms)
+        self._meters.count_use(self.limit.in_use, now_ms)
         self.limit.resize(decision.max_workers)
         self.gate.on = decision.admission_control
         self.gate.steer(p95_ms)
         if decision.changed:
-            self._moved_ms = now_ms
-            self._judged = RotatingHistogram(self.config.window_ms, self.config.window_slots)
-            self._executed = RotatingHistogram(self.config.window_ms, self.config.window_slots)
+            self._meters.moved(now_ms)
         return decision
 
     def view(self, now_ms: float) -> StationView:
         """The station as it is now."""
-        window = self._latency.merged(now_ms)
+        window = self._meters.shown(now_ms)
         return StationView(
             p50_ms=window.quantile(0.5),
             p95_ms=window.quantile(0.95),
             p99_ms=window.quantile(0.99),
-            throughput_per_s=self._answered.per_second(now_ms) if self._any_answer else None,
+            throughput_per_s=self._meters.throughput_per_s(now_ms),
             queue_depth=len(self.queue),
             queue_by_class={c.name: self.queue.depth(c.name) for c in self.config.classes},
             running=self.limit.in_use,
@@ -270,11 +259,15 @@ class Station[T]:
             refused=dict(self.refused),
         )
 
-    def _record(self, entry: Waiting[T], now_ms: float) -> None:
-        latency_ms = now_ms - entry.arrived_ms
-        self._latency.record(latency_ms, now_ms)
-        if entry.arrived_ms >= self._moved_ms:
-            self._judged.record(latency_ms, now_ms)
+    def _batch_floor(self, now_ms: float) -> int:
+        if not self.config.merge:
+            return 1  # whoever sends whole batches decides how much rides in one
+        return self._forecast.smallest_batch(
+            self.controller.batch_size,
+            slots=self.limit.limit,
+            demand_per_s=DEMAND_HEADROOM * self._meters.demand_per_s(now_ms),
+            longest_ms=TOO_LONG_RATIO * self.config.regulation.slo_ms,
+        )
 
     def _refuse(self, reason: str, used: float | None, limit: float) -> Refusal:
         self.refused[reason] += 1
@@ -291,9 +284,3 @@ class Station[T]:
             used=used,
             retry_after_ms=wait_ms,
         )
-
-    def _count_time(self, now_ms: float) -> None:
-        elapsed_ms = now_ms - self._counted_ms
-        self._counted_ms = now_ms
-        self._busy_slot_ms += elapsed_ms * self.limit.in_use
-        self._capacity_slot_ms += elapsed_ms * max(self.limit.limit, self.limit.in_use)

@@ -3,6 +3,7 @@
     POST /execute          a batch from a gateway
     POST /predict          one request, where the replica stands alone
     GET  /health           starting, ready or draining, and what it can take now
+    GET  /readyz           the same, as 200 or 503: what gateways probe
     GET  /metrics          JSON, or Prometheus text where that is what is accepted
     GET  /metrics/history  one snapshot a second, five minutes
     GET  /controller       the limits in force and the last move
@@ -75,10 +76,10 @@ class ReplicaApp(Router):
         self.sensors = sensors
         self.state = State.STARTING
         self.started_at = time.time()
-        self.failure: str | None = None
         self.routes = {
             ("POST", "/execute"): self.execute,
             ("GET", "/health"): self.health,
+            ("GET", "/readyz"): self.readyz,
             ("GET", "/metrics"): self.metrics,
             ("GET", "/metrics/history"): self.history,
             ("GET", "/controller"): self.controller,
@@ -206,8 +207,15 @@ class ReplicaApp(Router):
 
     # -- what it says of itself ---------------------------------------------------------------
 
+    async def readyz(self, scope: Scope, receive: Receive) -> Reply:
+        """200 where it takes work, 503 where it is starting or draining."""
+        return self._status(200 if self.state is State.READY else 503)
+
     async def health(self, scope: Scope, receive: Receive) -> Reply:
-        """200 where it takes work, 503 where it is starting or draining; the same body."""
+        """200 for as long as the process lives: a draining one must not be killed for it."""
+        return self._status(200)
+
+    def _status(self, status: int) -> Reply:
         station, options = self.workplace.station, self.options
         body = {
             "state": self.state.value,
@@ -218,15 +226,14 @@ class ReplicaApp(Router):
             "workUnit": self.workplace.runtime.work_unit.value,
             "inFlight": station.limit.in_use,
             "inFlightItems": self.workplace.in_flight_items,
-            "queue": len(station.queue),
+            "queued": len(station.queue),
             "loadedModels": [] if self.state is State.STARTING else [options.model],
             "gpuMemoryRatio": None,
             "maxConcurrency": station.limit.limit,
             "maxBatchSize": station.controller.batch_size,
             "uptimeS": round(time.time() - self.started_at, 3),
-            "failure": self.failure,
         }
-        return Reply(200 if self.state is State.READY else 503, body, headers=self._limits())
+        return Reply(status, body, headers=self._limits())
 
     async def metrics(self, scope: Scope, receive: Receive) -> Reply:
         accepted = header(scope, b"accept")

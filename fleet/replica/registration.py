@@ -5,7 +5,11 @@
 Each beat says everything, so that it does not matter which one arrives, or who restarted: the
 control API, its database or this process. Beats come every `heartbeat_s` with a jitter of a
 fifth, so that a fleet that started together does not beat together; after a failure they back
-off, doubling from a quarter of it up to six times, and come at once when the state changes.
+off, doubling from a quarter of it up to six times.
+
+`draining` is said when it changes: false in the first beat of a life (a drain ends with the
+process that drained), true in the last. In between it is left out, so that a drain ordered by
+an operator stands.
 
 A refusal (bad token, address outside the allowed networks) is logged with the server's words
 and tried again: an operator may repair it there. The replica serves all the while.
@@ -49,10 +53,10 @@ class Registration:
         self.address = address
         self.registered = False
         self.last_error: str | None = None
+        self._announced = False
         self._started_at = datetime.fromtimestamp(started_at, UTC).isoformat()
         self._draining = draining
         self._rng = rng or random.Random()
-        self._nudge = asyncio.Event()
         self._failures = 0
 
     def body(self) -> dict[str, Any]:
@@ -75,7 +79,7 @@ class Registration:
             "loadedModels": [options.model],
             "gpuMemoryRatio": None,
             "startedAt": self._started_at,
-            "draining": self._draining(),
+            "draining": True if self._draining() else None if self._announced else False,
         }
 
     async def run(self) -> None:
@@ -83,12 +87,7 @@ class Registration:
         async with self._session() as session:
             while True:
                 await self._beat(session)
-                self._nudge.clear()
-                try:
-                    async with asyncio.timeout(self._wait_s()):
-                        await self._nudge.wait()
-                except TimeoutError:
-                    pass
+                await asyncio.sleep(self._wait_s())
 
     async def say_now(self) -> None:
         """One beat, now: the state changed and the process may end soon."""
@@ -120,6 +119,7 @@ class Registration:
         elif error is not None and error != self.last_error:
             log.warning("not registered", control=self.options.control_url, error=error)
         self.registered = error is None
+        self._announced = self._announced or self.registered
         self.last_error = error
 
     def _wait_s(self) -> float:

@@ -53,7 +53,7 @@ class EmbeddingRuntime(ThreadedRuntime):
     def load_now(self) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
-            import onnxruntime
+            import onnxruntime  # type: ignore[import-untyped]
             from tokenizers import Tokenizer
         except ImportError as error:
             raise RuntimeError(f"{error.name} is missing: install the extra `embedding`") from error

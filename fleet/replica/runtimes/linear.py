@@ -15,6 +15,7 @@ import os
 import re
 import tempfile
 import threading
+import zipfile
 from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
@@ -35,6 +36,7 @@ from fleet.replica.runtimes.base import (
 )
 
 Array = NDArray[np.float64]
+_LARGEST = 1e150  # whose square is still finite
 
 
 class LinearRuntime(ThreadedRuntime):
@@ -55,9 +57,9 @@ class LinearRuntime(ThreadedRuntime):
         if not self.path.exists():
             self._write_first()
         try:
-            with np.load(self.path) as stored:
+            with self.path.open("rb") as file, np.load(file) as stored:
                 self._weights, self._bias = stored["weights"], stored["bias"]
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise RuntimeError(
                 f"{self.path}: not readable as weights ({error}); remove it to draw new ones"
             ) from error
@@ -78,8 +80,8 @@ class LinearRuntime(ThreadedRuntime):
                 size = len(row) if isinstance(row, list) else "no"
                 return f"row {index} has {size} numbers, the model takes {dim}"
             for number in row:
-                if type(number) is not float and type(number) is not int:
-                    return f"row {index} holds {number!r}, which is not a number"
+                if type(number) not in (float, int) or not abs(number) < _LARGEST:
+                    return f"row {index} holds {number!r:.40}, which is not a finite number"
         return None
 
     def compute(self, items: Sequence[Item], stop: threading.Event) -> list[ItemOutcome]:
