@@ -64,6 +64,8 @@ class CostView(TypedDict):
     quadraticMs: float
     deviationMs: float
     samples: int
+    firstTokenMs: float | None  # streams only
+    perTokenMs: float | None
 
 
 class VersionView(TypedDict):

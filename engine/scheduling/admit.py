@@ -9,12 +9,11 @@ whether the queue is too long is the planner's question, and it answers later an
 import math
 
 from engine.admission.permit import Permit
-from engine.batching.former import Queued
 from engine.errors import InvalidInput, Refusal, RefusalCode
 from engine.rollout.splitter import assign
 from engine.scheduling.pool import Pool
 from engine.scheduling.state import Refused, State
-from engine.scheduling.ticket import DONE, QUEUED, Ticket
+from engine.scheduling.ticket import Ticket
 from engine.types import Arm, ModelSpec, Request
 
 _WHEN_NOBODY_KNOWS_MS = 1000.0  # the pace at which a fleet without replicas is looked at again
@@ -41,7 +40,7 @@ def submit(state: State, request: Request) -> Ticket | Refusal:
         return _refuse(state, request, placed, None, now_ms)
     pool, arm, position = placed
     try:
-        work = float(work_of(request, pool))
+        work = pool.work_of(request)
         refusal = infeasible(state, pool, request, work, now_ms)
     except Exception:  # an estimate that raises fails its own request alone
         ledger.arrived -= 1
@@ -76,13 +75,6 @@ def submit(state: State, request: Request) -> Ticket | Refusal:
     return ticket
 
 
-def work_of(request: Request, pool: Pool) -> int:
-    """The size that the planner and the cost model see, in tokens."""
-    if pool.per_request:
-        return request.prompt_tokens + request.max_output_tokens
-    return request.prompt_tokens
-
-
 def infeasible(
     state: State, pool: Pool, request: Request, work: float, now_ms: float
 ) -> Refusal | None:
@@ -101,7 +93,7 @@ def infeasible(
             details={"version": pool.version},
         )
     largest = pool.largest_batch
-    if request.items > largest and not pool.per_request:
+    if request.items > largest and not pool.streams:
         return Refusal(
             code=RefusalCode.INVALID_REQUEST,
             message=f"input has {request.items} items, a batch of {pool.model} holds {largest}",
@@ -123,6 +115,21 @@ def infeasible(
                 used=alone_ms,
                 details={"earliestDeadlineMs": math.ceil(alone_ms)},
             )
+    first_ms = request.first_token_deadline_ms
+    if first_ms is not None:
+        quickest_ms = pool.first_token_ms()
+        if quickest_ms is not None and now_ms + quickest_ms > first_ms:
+            return Refusal(
+                code=RefusalCode.DEADLINE_UNREACHABLE,
+                message=(
+                    f"the first token takes {quickest_ms:.0f} ms on the quickest replica, "
+                    f"the deadline leaves {first_ms - now_ms:.0f} ms"
+                ),
+                limit_name="first_token_ms",
+                limit=first_ms - now_ms,
+                used=quickest_ms,
+                details={"earliestFirstTokenMs": math.ceil(quickest_ms)},
+            )
     queued = len(pool.former)
     if queued >= state.config.max_queue:
         return Refusal(
@@ -134,13 +141,6 @@ def infeasible(
             retry_after_ms=max(pool.alone_ms(work, now_ms), 10.0),
         )
     return None
-
-
-def retract(entry: Queued) -> None:
-    """Take a ticket out of its queue if it still waits there."""
-    assert isinstance(entry, Ticket)
-    if entry.state == QUEUED and entry.queued:
-        entry.pool.former.remove(entry)
 
 
 def examine(state: State, request: Request) -> None:
@@ -205,6 +205,12 @@ def _enqueue(
     tenant = state.snapshot.tenants.get(request.tenant)
     weight = 1.0 if tenant is None else tenant.weight
     ticket = Ticket(request, pool, arm, position, permit, work, weight, shadow=permit is None)
+    if pool.streams:
+        ticket.items = 1
+    first_ms = request.first_token_deadline_ms
+    if first_ms is not None:  # in the queue, the end must be near enough for the beginning
+        rest_ms = pool.alone_ms(work, now_ms) - (pool.first_token_ms() or 0.0)
+        ticket.deadline_ms = min(ticket.deadline_ms, first_ms + max(rest_ms, 0.0))
     former = pool.former
     ticket.met_queue = len(former)
     limit = state.gate.limit(request.model)
@@ -257,6 +263,3 @@ def _draining() -> Refusal:
         limit_name="draining",
         retry_after_ms=_WHEN_NOBODY_KNOWS_MS,
     )
-
-
-__all__ = ["DONE", "infeasible", "retract", "submit", "work_of"]

@@ -86,7 +86,7 @@ class Attempt:
         for member in self.members:
             if member.state == DONE:
                 continue
-            limit = member.deadline_ms
+            limit = member.request.deadline_ms
             if not self.streaming:
                 first = member.request.first_token_deadline_ms
                 if first is not None and first < limit:

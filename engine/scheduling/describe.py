@@ -116,6 +116,7 @@ def _version(state: State, spec: ModelSpec, version: str, now_ms: float) -> Vers
 def _cost(pool: Pool, replica: ReplicaState) -> CostView:
     spec = replica.spec
     cost = pool.costs[spec.replica_id]
+    timing = pool.timings.get(spec.replica_id)
     return {
         "replicaId": spec.replica_id,
         "accelerator": spec.accelerator,
@@ -125,6 +126,8 @@ def _cost(pool: Pool, replica: ReplicaState) -> CostView:
         "quadraticMs": cost.quadratic_ms,
         "deviationMs": cost.deviation_ms,
         "samples": cost.samples,
+        "firstTokenMs": None if timing is None else timing.first_token_ms,
+        "perTokenMs": None if timing is None else timing.per_token_ms,
     }
 
 

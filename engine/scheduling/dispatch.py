@@ -120,8 +120,8 @@ def send(
         member.history.append(attempt)
         if member.attempts > tries:
             tries = member.attempts
-        if member.deadline_ms > give_up_ms:
-            give_up_ms = member.deadline_ms
+        if member.request.deadline_ms > give_up_ms:
+            give_up_ms = member.request.deadline_ms
         requests.append(member.request)
     ledger.queued -= real
     ledger.running += real
@@ -202,13 +202,13 @@ def _enforce_deadlines(state: State, now_ms: float) -> None:
 
 def _out_of_time(member: Ticket, attempt: Attempt, now_ms: float) -> bool:
     first = member.request.first_token_deadline_ms
-    return now_ms >= member.deadline_ms or (
+    return now_ms >= member.request.deadline_ms or (
         first is not None and not attempt.streaming and now_ms >= first
     )
 
 
 def _give_up(state: State, attempt: Attempt, member: Ticket, now_ms: float) -> None:
-    limit_ms = member.deadline_ms - member.arrived_ms
+    limit_ms = member.request.deadline_ms - member.arrived_ms
     refuse_ticket(
         state,
         member,

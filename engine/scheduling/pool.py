@@ -15,10 +15,11 @@ from engine.errors import require_range
 from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import RouteDecision, Router
+from engine.scheduling.streams import OutputLength, StreamTiming, stream_work
 from engine.scheduling.ticket import Ticket
 from engine.stats.sampled import SampledRates
 from engine.stats.window import RotatingHistogram
-from engine.types import FlushReason, ReplicaSpec, RequestType, Strategy
+from engine.types import FlushReason, Protocol, ReplicaSpec, Request, RequestType, Strategy
 
 _FASTEST_EVERY_MS = 250.0
 _STALE_COST_MS = 10_000.0
@@ -56,11 +57,14 @@ class Pool:
         "last_success_ms",
         "latency",
         "model",
+        "outputs",
         "per_request",
         "rates",
         "router",
         "served",
         "strategy",
+        "streams",
+        "timings",
         "version",
         "wait_ms",
         "wake_ms",
@@ -84,6 +88,7 @@ class Pool:
         self.config = config
         self.strategy = Strategy.PEAK_EWMA
         self.largest_batch = 0
+        self.streams = False  # sizes are prompt and output tokens, see `streams`
         self.per_request = False  # every batch is one request: streams, not batches
         self.costs: dict[str, CostModel] = {}
         self.devices: dict[str, Device] = {}
@@ -96,6 +101,8 @@ class Pool:
         self.batches = 0
         self.batch_sizes = 0
         self.flush_reasons: dict[FlushReason, int] = {}
+        self.outputs = OutputLength()
+        self.timings: dict[str, StreamTiming] = {}
         self.served = 0
         self.rates = SampledRates(10_000.0, 1, now_ms)
         self.latency = RotatingHistogram(60_000.0, 12)
@@ -117,13 +124,15 @@ class Pool:
             devices[spec.replica_id] = Device(
                 replica_id=spec.replica_id,
                 cost=cost,
-                max_batch_size=spec.max_batch_size,
+                max_batch_size=_places(spec),
                 max_batch_work=float(spec.max_batch_tokens),
             )
+        self.timings = {r: self.timings.get(r) or StreamTiming() for r in devices}
         self.costs = costs
         self.devices = devices
-        self.largest_batch = max((state.spec.max_batch_size for state in states), default=0)
-        self.per_request = bool(states) and all(s.spec.max_batch_size == 1 for s in states)
+        self.largest_batch = max((_places(state.spec) for state in states), default=0)
+        self.per_request = self.largest_batch == 1
+        self.streams = any(s.spec.protocol is Protocol.OPENAI for s in states)
         self.router.set_replicas(states, now_ms)
         self.former.set_devices(list(devices.values()), now_ms)
         self._fastest = None
@@ -145,6 +154,18 @@ class Pool:
             )
             self._fastest_at_ms = now_ms
         return self._fastest
+
+    def work_of(self, request: Request) -> float:
+        """The size that the planner and the cost model see."""
+        if self.streams:
+            expected = self.outputs.expected(request.max_output_tokens)
+            return stream_work(request.prompt_tokens, expected)
+        return float(request.prompt_tokens)
+
+    def first_token_ms(self) -> float | None:
+        """Time to first token of the quickest replica, where it has been measured."""
+        known = [t.first_token_ms for t in self.timings.values() if t.first_token_ms is not None]
+        return min(known, default=None)
 
     def alone_ms(self, work: float, now_ms: float) -> float:
         """How long a request of this size takes alone on the fastest replica, in ms."""
@@ -189,7 +210,7 @@ class Pool:
     def limit_batch(self, spec: ReplicaSpec, size: int, now_ms: float) -> None:
         """A self-regulating replica asks for batches of at most `size` from now on."""
         device = self.devices.get(spec.replica_id)
-        size = max(1, min(size, spec.max_batch_size))
+        size = max(1, min(size, _places(spec)))
         if device is None or device.max_batch_size == size:
             return
         self.devices[spec.replica_id] = Device(
@@ -271,3 +292,8 @@ class Pool:
         self.batches += 1
         self.batch_sizes += len(plan.members)
         self.flush_reasons[plan.reason] = self.flush_reasons.get(plan.reason, 0) + 1
+
+
+def _places(spec: ReplicaSpec) -> int:
+    """How many items one dispatch may carry: a server with continuous batching takes one."""
+    return 1 if spec.protocol is Protocol.OPENAI else spec.max_batch_size

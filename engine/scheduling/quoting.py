@@ -31,7 +31,7 @@ def quote(state: State, request: Request) -> Quote:
     if isinstance(placed, Refusal):
         return make_quote(refusal=placed)
     pool, _, _ = placed
-    work = float(admit.work_of(request, pool))
+    work = pool.work_of(request)
     refusal = refusal or admit.infeasible(state, pool, request, work, now_ms)
     alone_ms = pool.alone_ms(work, now_ms)
     wait_ms, deviation_ms = pool.expected_wait_ms(now_ms)

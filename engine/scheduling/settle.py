@@ -13,6 +13,7 @@ from engine.errors import Refusal, RefusalCode
 from engine.outcomes import Outcome
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.state import State
+from engine.scheduling.streams import stream_work
 from engine.scheduling.ticket import DONE, QUEUED, RUNNING, Ticket
 
 
@@ -130,11 +131,27 @@ def observe(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) 
         return
     replica.reported_queue(report.queued_at_replica)
     pool.last_success_ms = now_ms
+    if pool.streams:
+        _learn_stream(attempt, report, elapsed_ms, now_ms)
     cost = pool.costs.get(attempt.lease.replica_id)
     if cost is not None and elapsed_ms > 0.0:
         cost.observe(attempt.work, attempt.items, attempt.longest, elapsed_ms)
     pool.hedging.observe(attempt.work, elapsed_ms, now_ms)
     pool.execution.record(elapsed_ms, now_ms)
+
+
+def _learn_stream(attempt: Attempt, report: LeaseReport, elapsed_ms: float, now_ms: float) -> None:
+    """A stream's size is known only now: by the tokens that came."""
+    item = None if report.items is None else report.items[0]
+    if item is None or item.completion_tokens <= 0:
+        return
+    pool = attempt.pool
+    prompt = item.prompt_tokens or attempt.members[0].request.prompt_tokens
+    attempt.work = attempt.longest = stream_work(prompt, item.completion_tokens)
+    pool.outputs.observe(item.completion_tokens, now_ms)
+    timing = pool.timings.get(attempt.lease.replica_id)
+    if timing is not None and report.first_byte_ms is not None:
+        timing.observe(report.first_byte_ms, elapsed_ms, item.completion_tokens, now_ms)
 
 
 def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) -> None:
@@ -151,8 +168,6 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
         yardstick = state.pools.get((pool.model, split.baseline), pool)
     predicted_ms = yardstick.reference_ms(spec, attempt.work, attempt.items, attempt.longest)
     execution_ms = report.execution_ms
-    if execution_ms is None:
-        execution_ms = report.first_byte_ms
     if execution_ms is None:
         execution_ms = now_ms - attempt.started_ms
     warm = replica_is_warm(state, attempt)
@@ -171,7 +186,7 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
                 execution_ms if warm else None,
                 predicted_ms,
                 now_ms - member.arrived_ms,
-                now_ms <= member.deadline_ms,
+                now_ms <= member.request.deadline_ms,
                 0 if item is None else item.prompt_tokens,
                 0 if item is None else item.completion_tokens,
                 now_ms,
