@@ -61,8 +61,8 @@ def look(request: HttpRequest, topic: str, **params: str) -> Sight:
     asked = {key: request.GET[key] for key in request.GET} | params
     return Sight(
         scene,
-        topics.press.edition(scene, topic, asked).document,
-        topics.press.once(scene, topic, asked),
+        topics.document(scene, topic, asked),
+        topics.once(scene, topic, asked),
         asked,
     )
 
@@ -98,7 +98,8 @@ def paint(
             "may_act": role >= Role.OPERATOR,
             "may_admin": role >= Role.ADMIN,
             "ranges": list(ranges.RANGES.values()),
-            "range": ranges.chosen(sight.params),
+            "range": (choice := ranges.chosen(sight.params)),
+            "refresh_s": choice.refresh_s,
             **chrome(request),
             **context,
         },

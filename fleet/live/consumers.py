@@ -21,7 +21,7 @@ from django.contrib.auth import get_user_model
 from django.db import DatabaseError
 
 from fleet.live.pulse import pulse
-from fleet.live.topics import Edition, encode, known, names, press
+from fleet.live.topics import Edition, encode, known, names, once, press
 
 WINDOW = 2
 RECHECK_S = 30.0
@@ -114,8 +114,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         scene = pulse.scene()
         edition = press.edition(scene, self._topic, self._params)
         if self._drawn is None:
-            once = press.once(scene, self._topic, self._params)
-            body = b'"doc":%b,"once":%b' % (encode(edition.document), encode(once))
+            extra = once(scene, self._topic, self._params)
+            body = b'"doc":%b,"once":%b' % (encode(edition.document), encode(extra))
             await self._post(b"snapshot", edition, body)
         elif edition is not self._drawn and edition.tick > self._drawn.tick:
             body = b'"patch":%b' % press.patch(self._drawn, edition)

@@ -18,6 +18,7 @@ from fleet.live import wire
 from fleet.live.facts import Facts, facts
 from fleet.live.feed import Feed
 from fleet.live.rings import Rings
+from fleet.live.samples import Samples
 from fleet.live.scene import Scene
 from fleet.live.store import LiveStore, store
 
@@ -35,6 +36,7 @@ class Pulse:
         self.store = live_store
         self.rings = Rings()
         self.feed = Feed()
+        self.samples = Samples()
         self.facts = known_facts
         self.tick = 0
         self.broker_failing_since_ms: int | None = None
@@ -79,6 +81,7 @@ class Pulse:
             state=self.store.state(),
             rings=self.rings,
             feed=self.feed,
+            samples=self.samples,
             facts=self.facts,
             broker_failing_since_ms=self.broker_failing_since_ms,
             broker_error=self.broker_error,
@@ -143,7 +146,9 @@ class Pulse:
             log.warning("%s", error)
             return
         self.store.put(gateway, message["seq"], view)
-        self.feed.absorb(gateway, view, time.time() * 1000)
+        now_ms = time.time() * 1000
+        self.feed.absorb(gateway, view, now_ms)
+        self.samples.absorb(gateway, view, now_ms)
 
 
 pulse = Pulse()

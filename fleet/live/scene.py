@@ -4,11 +4,12 @@ Panels are pure functions of a scene: the first paint and the websocket call the
 and a test builds a scene by hand.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fleet.live.facts import Facts
 from fleet.live.feed import Feed
 from fleet.live.rings import Rings
+from fleet.live.samples import Samples
 from fleet.live.state import LiveState
 
 
@@ -21,7 +22,7 @@ class Scene:
     state: LiveState
     rings: Rings
     feed: Feed
+    samples: Samples
     facts: Facts
     broker_failing_since_ms: int | None = None
     broker_error: str = ""
-    extras: dict[str, object] = field(default_factory=dict)

@@ -46,6 +46,16 @@ def names() -> list[str]:
     return sorted(_topics)
 
 
+def document(scene: Scene, topic: str, params: Params) -> Document:
+    """The document of a first paint, outside of any edition."""
+    return _topics[topic].live(scene, params)
+
+
+def once(scene: Scene, topic: str, params: Params) -> Document:
+    """What a fresh page needs beside the document."""
+    return _topics[topic].once(scene, params)
+
+
 @dataclass(slots=True, frozen=True)
 class Edition:
     """A topic's document at one tick. Viewers share it, and compare by identity."""
@@ -72,10 +82,6 @@ class Press:
             document = _topics[topic].live(scene, params)
             edition = self._editions[key] = Edition(scene.tick, scene.at_ms, document)
         return edition
-
-    def once(self, scene: Scene, topic: str, params: Params) -> Document:
-        """What a fresh page needs beside the document."""
-        return _topics[topic].once(scene, params)
 
     def patch(self, old: Edition, new: Edition) -> bytes:
         """The encoded merge patch from one edition to a later one."""

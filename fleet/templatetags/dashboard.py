@@ -15,6 +15,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from fleet.dashboard.charts.skeleton import Chart, style_ids
+from fleet.dashboard.format import words
 from fleet.dashboard.tables import Column, Row, Table
 
 register = template.Library()
@@ -164,7 +165,7 @@ def chart(context: template.Context, chart: Chart) -> dict[str, Any]:
             "dash": (trace.get("line") or {}).get("dash", "solid") != "solid",
         }
         for trace in figure["data"]
-        if trace.get("meta")
+        if trace.get("name")
     ]
     present = [
         entry for entry in legend if any(v is not None for v in series.get(entry["key"]) or ())
@@ -250,6 +251,15 @@ def member(document: dict[str, Any] | None, key: str) -> Any:
 def milliseconds(moment: Any) -> str:
     """A datetime as Unix milliseconds, which `<time data-at>` carries."""
     return str(round(moment.timestamp() * 1000)) if moment else ""
+
+
+register.filter("words", words)
+
+
+@register.filter
+def words_of(text: str) -> list[str]:
+    """A short fixed list, written where it is used."""
+    return text.split()
 
 
 @register.filter

@@ -72,6 +72,7 @@ def view(second: int, *, replicas: int = 0, models: int = 0, tenants: int = 0) -
         "replicas": [*_replicas(second), *(_extra_replica(i, second) for i in range(replicas))],
         "tenants": [*_tenants(second), *(_extra_tenant(i, second) for i in range(tenants))],
         "events": _events(second),
+        "requests": _requests(second),
         "gateway": {
             "id": "gateway-a",
             "process": 4211,
@@ -381,6 +382,116 @@ def _events(second: int) -> list[View]:
         for index, (age, kind, subject, text, numbers) in enumerate(EVENTS)
         if second % 20 == 0 or second < 20
     ]
+
+
+def _served_record(second: int) -> View:
+    return {
+        "requestId": f"0x5ac1d2e7-{second:x}a",
+        "agoMs": 900.0,
+        "tenant": "globex",
+        "model": "llama-3-8b",
+        "promptTokens": 412,
+        "maxOutputTokens": 256,
+        "items": 1,
+        "lane": "interactive",
+        "priority": "normal",
+        "sessionKey": "checkout-8812",
+        "deadlineMs": 2000.0,
+        "state": "done",
+        "version": "v2",
+        "arm": "canary",
+        "attempts": 2,
+        "totalMs": 742.0,
+        "stages": [
+            {"stage": "admission", "verdict": "admitted", "atMs": 0.0, "numbers": {"limit": 158}},
+            {
+                "stage": "split",
+                "verdict": "canary",
+                "atMs": 0.0,
+                "numbers": {"position": 0.1834, "canaryRatio": 0.25, "shadow": False},
+            },
+            {
+                "stage": "queue",
+                "verdict": "queued",
+                "atMs": 0.0,
+                "numbers": {"ahead": 6, "work": 412},
+            },
+            {
+                "stage": "batch",
+                "verdict": "goodput",
+                "atMs": 96.0,
+                "numbers": {"size": 14, "work": 5210, "predictedMs": 118.2, "marginMs": 5.1},
+            },
+            {
+                "stage": "route",
+                "verdict": "llama-a100-2",
+                "atMs": 96.0,
+                "numbers": {
+                    "rule": "p2c",
+                    "candidates": [
+                        {"replicaId": "llama-a100-2", "score": 0.94},
+                        {"replicaId": "llama-h100-1", "score": 1.37},
+                    ],
+                },
+            },
+            {
+                "stage": "hedge",
+                "verdict": "llama-h100-1",
+                "atMs": 508.0,
+                "numbers": {"delayMs": 410, "budgetLeft": 0.031},
+            },
+            {"stage": "outcome", "verdict": "served", "atMs": 742.0, "numbers": {}},
+        ],
+    }
+
+
+def _refused_record(second: int, code: str) -> View:
+    quota = code == "quota_exceeded"
+    return {
+        "requestId": f"0x5ac1d2e7-{second:x}{'b' if quota else 'c'}",
+        "agoMs": 300.0,
+        "tenant": "acme" if quota else "globex",
+        "model": "llama-3-8b",
+        "promptTokens": 640 if quota else 6100,
+        "maxOutputTokens": 256,
+        "items": 1,
+        "lane": "interactive",
+        "priority": "normal",
+        "sessionKey": None,
+        "deadlineMs": 2000.0 if quota else 200.0,
+        "state": "refused",
+        "refusal": {
+            "code": code,
+            "message": "500 000 tokens a minute are used up."
+            if quota
+            else "6 100 tokens take 153 ms, and 38 requests wait: the earliest end is in 311 ms.",
+            "limit": "tokens_per_minute" if quota else "deadline_ms",
+            "value": 500_000.0 if quota else 200.0,
+            "used": 500_112.0 if quota else 311.0,
+            "retryAfterMs": 1400.0 if quota else None,
+            "details": {} if quota else {"earliestDeadlineMs": 311.0},
+        },
+        "stages": [
+            {
+                "stage": "admission",
+                "verdict": code,
+                "atMs": 0.0,
+                "numbers": {
+                    "limit": "tokens_per_minute" if quota else "deadline_ms",
+                    "value": 500_000.0 if quota else 200.0,
+                    "used": 500_112.0 if quota else 311.0,
+                },
+            }
+        ],
+    }
+
+
+def _requests(second: int) -> list[View]:
+    """A few sampled records every third second, refusals among them."""
+    if second % 3:
+        return []
+    code = "quota_exceeded" if second % 2 else "deadline_unreachable"
+    return [_served_record(second), _refused_record(second, code)]
 
 
 def _extra_model(index: int, second: int) -> View:

@@ -142,7 +142,7 @@ def _chart(
 ) -> Chart:
     made = json.loads(figure.to_json())
     made["layout"].pop("template", None)
-    series = tuple((trace["meta"], trace["name"]) for trace in made["data"] if "meta" in trace)
+    series = tuple((trace["meta"], trace["name"]) for trace in made["data"] if "name" in trace)
     return Chart(
         name=name,
         title=title,

@@ -1,0 +1,168 @@
+"""The fixed past behind the played present: models, replicas, tenants, windows, usage.
+
+Written through the services where they exist and in bulk where there are thousands. Every
+number is a function of its minute, so two runs that end at the same second store the same.
+"""
+
+import math
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import Group, User
+
+from engine.stats.histogram import bucket_of
+from fleet.models import Tenant, UsageMinute, WindowStat
+from fleet.services import (
+    Registration,
+    create_model,
+    create_tenant,
+    create_version,
+    issue_key,
+    register_replica,
+    set_split,
+)
+from tests.browser.stage import view
+
+ACTOR = "the stage"
+PASSWORD = "a-password-for-tests"
+PEOPLE = {"vera": "Viewer", "otto": "Operator", "ada": "Admin"}
+
+ARMS = (
+    ("llama-3-8b", "v1", "baseline", 0.75, 118.0),
+    ("llama-3-8b", "v2", "canary", 0.25, 94.0),
+    ("minilm", "v1", "baseline", 0.2, 9.0),
+)
+
+
+def people() -> None:
+    """One person a role."""
+    for name, group in PEOPLE.items():
+        user = User.objects.create_user(name, password=PASSWORD)
+        user.groups.add(Group.objects.get(name=group))
+
+
+def configuration() -> None:
+    """What the played gateways speak of, as rows."""
+    for model, versions, slo in (("llama-3-8b", ("v1", "v2"), 1000), ("minilm", ("v1",), 250)):
+        made = create_model(model, slo_ms=slo, actor=ACTOR)
+        for version in versions:
+            create_version(made, version, actor=ACTOR)
+        set_split(made, baseline="v1", actor=ACTOR)
+    for number, replica in enumerate(view(240)["replicas"]):
+        registration = Registration(
+            replica_id=replica["replicaId"],
+            model=replica["model"],
+            version=replica["version"],
+            address=f"http://10.20.0.{11 + number}:9101",
+            accelerator=replica["accelerator"],
+        )
+        register_replica(registration, actor=ACTOR)
+    tenants: dict[str, dict[str, int]] = {
+        "acme": {"tokens_per_minute": 500_000, "tokens_burst": 500_000, "priority": 1},
+        "globex": {"tokens_per_minute": 1_000_000, "priority": 2},
+        "initech": {"tokens_per_minute": 120_000, "requests_per_minute": 3000, "priority": 1},
+        "umbrella": {"priority": 0},
+    }
+    for name, limits in tenants.items():
+        issue_key(create_tenant(name, actor=ACTOR, **limits), "production", actor=ACTOR)
+    issue_key(Tenant.objects.get(name="acme"), "staging", actor=ACTOR)
+
+
+def windows(end: datetime, *, gateway: str = "gateway-a") -> int:
+    """A day of rolled-up minutes and, for the last quarter of an hour, seconds."""
+    recent = end - timedelta(minutes=16)
+    rows = [
+        *_rolled_up(end - timedelta(hours=24), recent, gateway),
+        *_seconds(recent, end, gateway),
+    ]
+    WindowStat.objects.bulk_create(rows, batch_size=2000)
+    return len(rows)
+
+
+def usage(end: datetime, *, gateway: str = "gateway-a") -> None:
+    """A day of minutes of every tenant."""
+    end = end.replace(second=0, microsecond=0)
+    rows = []
+    for back in range(1, 24 * 60):
+        minute = end - timedelta(minutes=back)
+        for index, (tenant, rate) in enumerate(
+            (("acme", 78), ("globex", 90), ("initech", 26), ("umbrella", 7))
+        ):
+            n = int(60 * rate * _day(minute, index))
+            refused = (
+                {"quota_exceeded": n // 40} if tenant == "acme" and minute.minute % 7 < 3 else {}
+            )
+            served = n - sum(refused.values())
+            rows.append(
+                UsageMinute(
+                    gateway=gateway,
+                    tenant=tenant,
+                    model="llama-3-8b",
+                    minute=minute,
+                    requests=n,
+                    served=served,
+                    refused=refused,
+                    prompt_tokens=served * 318,
+                    completion_tokens=served * 94,
+                )
+            )
+    UsageMinute.objects.bulk_create(rows, batch_size=2000)
+
+
+def _day(moment: datetime, shift: int = 0) -> float:
+    """How busy a minute is: a slow day with ripples, between 0.55 and 1.15."""
+    minutes = moment.hour * 60 + moment.minute + moment.second / 60
+    slow = math.sin(2 * math.pi * minutes / 1440 - 1.2 + shift / 3)
+    ripple = math.sin(minutes / 3.1 + shift) + math.sin(minutes / 11.7)
+    return 0.85 + 0.2 * slow + 0.05 * ripple
+
+
+def _rolled_up(start: datetime, end: datetime, gateway: str) -> Iterator[WindowStat]:
+    moment = start.replace(second=0, microsecond=0)
+    while moment < end:
+        yield from _window(moment, 60, gateway)
+        moment += timedelta(minutes=1)
+
+
+def _seconds(start: datetime, end: datetime, gateway: str) -> Iterator[WindowStat]:
+    moment = start.replace(second=0, microsecond=0)
+    while moment < end:
+        yield from _window(moment, 1, gateway)
+        moment += timedelta(seconds=1)
+
+
+def _window(moment: datetime, seconds: int, gateway: str) -> Iterator[WindowStat]:
+    for index, (model, version, arm, share, middle_ms) in enumerate(ARMS):
+        n = int(200 * share * seconds * _day(moment, index))
+        faults = n // 300
+        misses = n // 110 if moment.minute % 9 < 4 else n // 400
+        sheds = n // 30 if moment.minute % 13 < 5 else n // 160
+        served = n - faults - misses - sheds
+        yield WindowStat(
+            gateway=gateway,
+            window_start=moment,
+            resolution_s=seconds,
+            model=model,
+            version=version,
+            arm=arm,
+            served=served,
+            faults=faults,
+            misses=misses,
+            sheds=sheds,
+            refused={"deadline_unreachable": sheds} if sheds else {},
+            latency=_latency(served, middle_ms * _day(moment, index + 5)),
+            batches=max(served // 14, 1),
+            items=served,
+        )
+
+
+def _latency(n: int, middle_ms: float) -> dict[str, int]:
+    """Eight buckets around a middle, with a tail: quantiles that look like an LLM's."""
+    shape = ((0.4, 6), (0.7, 20), (1.0, 28), (1.5, 22), (2.4, 13), (4.2, 7), (6.1, 3), (8.8, 1))
+    buckets: dict[str, int] = {}
+    for factor, percent in shape:
+        count = round(n * percent / 100)
+        if count:
+            bucket = str(bucket_of(middle_ms * factor))
+            buckets[bucket] = buckets.get(bucket, 0) + count
+    return buckets
