@@ -127,6 +127,8 @@ def _cells(window_s: float, common: float) -> Iterator[Cell]:
     for rate in RATES[1:]:
         faulty = replace(base, rate_per_s=rate, canary_fault_ratio=0.05)
         yield Cell(kind="faults", world=faulty)
+        same = replace(faulty, canary_fault_ratio=0.01, baseline_fault_ratio=0.01)
+        yield Cell(kind="same faults", world=same)
     flaky = replace(base, baseline_fault_ratio=0.3, canary_fault_ratio=0.0)
     yield Cell(kind="bad baseline", world=flaky)
     yield Cell(
@@ -316,7 +318,8 @@ def _tables(rows: list[dict[str, object]]) -> list[Table]:
             title="Special cases",
             columns=special,
             rows=[r for r in rows if r["kind"] != "latency"],
-            note="sessions: identical, each session 30 % its own speed. faults: 0 to 5 %. bad "
+            note="sessions: identical, each session 30 % its own speed. faults: 0 to 5 %. "
+            "same faults: 1 % in both. bad "
             "baseline: 30 % faults against none. capacity: identical, half its replicas leave.",
         ),
     ]
@@ -337,7 +340,10 @@ def _goals(rows: list[dict[str, object]], tick_ms: float) -> list[Goal]:
         return pick(values) if values else None  # type: ignore[operator]
 
     low = [r for r in cells(0.0) if r["rate"] == RATES[0]]
-    kinds = {kind: [r for r in rows if r["kind"] == kind] for kind in ("sessions", "faults")}
+    kinds = {
+        kind: [r for r in rows if r["kind"] == kind]
+        for kind in ("sessions", "faults", "same faults")
+    }
     capacity = next(r for r in rows if r["kind"] == "capacity")
     rolled = float(str(capacity["rolled_back"])) * int(str(capacity["runs"]))
     return [

@@ -13,18 +13,18 @@ never promoted by a timer.
 from dataclasses import replace
 from math import log
 
+from engine.rollout.account import Numbers, harm_text, numbers_of, row_of, verdict_of
 from engine.rollout.capacity import UNKNOWN, CapacityFacts, largest_ratio, replicas_needed
 from engine.rollout.counts import WindowCounts
 from engine.rollout.noninferiority import MIN_WINDOWS
 from engine.rollout.policy import RolloutPolicy
+from engine.rollout.regression import PATTERN_WINDOWS
 from engine.rollout.state import JudgeState
 from engine.rollout.validity import AA_LOG_LIMIT, SRM_WINDOWS, share_is_off
-from engine.rollout.verdict import Act, Number, Phase, Reason, Verdict
+from engine.rollout.verdict import Act, Phase, Reason, Verdict
 from engine.rollout.weigh import WATCH_LOG_E, Weights, weigh
 
 SEVERE_LOG_E = log(1e6)  # beyond doubt: no minimum number of windows applies
-
-Numbers = dict[str, Number]
 
 
 def judge(
@@ -36,7 +36,7 @@ def judge(
     """Judge one window. `counts.seq` must grow; a window at or below the last is a duplicate."""
     if state.last_seq is not None and counts.seq <= state.last_seq:
         text = f"window {counts.seq} was judged before, the last is {state.last_seq}"
-        return state, _verdict(state, policy, Act.HOLD, Reason.DUPLICATE, text, {})
+        return state, verdict_of(state, policy, Act.HOLD, Reason.DUPLICATE, text, {})
     state = replace(state, last_seq=counts.seq, windows=state.windows + 1)
     if not counts.canary_ended:
         return _silent(state, policy, facts)
@@ -50,10 +50,10 @@ def judge(
         step_windows=state.step_windows + 1,
         step_requests=state.step_requests + counts.canary_ended,
         srm=state.srm if off is None else state.srm + 1 if off else 0,
-        columns=state.with_row(_row(state, counts, limited)),
+        columns=state.with_row(row_of(state, counts, limited)),
     )
     weights = weigh(state, policy)
-    numbers = _numbers(state, counts, policy, weights, ceiling)
+    numbers = numbers_of(state, counts, policy, weights, ceiling)
     state, verdict = _decide(state, counts, policy, facts, weights, numbers, limited, ceiling)
     return state, verdict
 
@@ -79,8 +79,8 @@ def _decide(
     harm = _harm(state, policy, weights, trusted=untrusted is None)
     if harm is not None:
         state = replace(state, phase=Phase.ROLLED_BACK, healthy=0)
-        text = _harm_text(harm, policy, weights)
-        return state, _verdict(state, policy, Act.ROLLBACK, harm, text, numbers)
+        text = harm_text(harm, policy, weights)
+        return state, verdict_of(state, policy, Act.ROLLBACK, harm, text, numbers)
     ratio = policy.steps[state.step]
     if untrusted is Reason.INVALID_AA:
         text = "the baseline's even seconds differ from its odd ones: latency cannot be judged"
@@ -154,19 +154,19 @@ def _forward(
     last = len(policy.steps) - 1
     if state.phase is Phase.INCONCLUSIVE:
         text = "inconclusive: an operator must promote or abort"
-        return state, _verdict(state, policy, Act.HOLD, Reason.INCONCLUSIVE, text, numbers)
+        return state, verdict_of(state, policy, Act.HOLD, Reason.INCONCLUSIVE, text, numbers)
     if state.step == last:
         if reason is Reason.HEALTHY:
             reason = Reason.CONFIRMED
         state = replace(state, phase=Phase.PROMOTED)
-        return state, _verdict(state, policy, Act.PROMOTE, reason, text, numbers)
+        return state, verdict_of(state, policy, Act.PROMOTE, reason, text, numbers)
     ahead = policy.steps[state.step + 1]
     if ceiling is not None and ahead > ceiling + 1e-9:
         return _limited(state, policy, facts, ahead, ceiling, numbers)
     state = replace(
         state, step=state.step + 1, step_windows=0, step_requests=0, healthy=0, unhealthy=0
     )
-    return state, _verdict(state, policy, Act.ADVANCE, reason, text, numbers)
+    return state, verdict_of(state, policy, Act.ADVANCE, reason, text, numbers)
 
 
 def _harm(
@@ -177,13 +177,14 @@ def _harm(
         state.unhealthy < policy.unhealthy_windows or state.step_requests < policy.minimum_requests
     )
     for reason, evidence, least in (
-        (Reason.FAILURES, weights.failures, 2),
+        (Reason.FAILURES, weights.failures, PATTERN_WINDOWS),
         (Reason.LATENCY, weights.latency, policy.min_windows),
         (Reason.MISSES, weights.misses, policy.min_windows),
     ):
         if not trusted and reason is not Reason.FAILURES:
             continue
-        if evidence.log_e >= SEVERE_LOG_E:
+        alone = reason is not Reason.LATENCY and evidence.windows < PATTERN_WINDOWS
+        if evidence.log_e >= SEVERE_LOG_E and not alone:
             return reason
         if evidence.log_e >= policy.log_limit(reason) and evidence.windows >= least and not hasty:
             return reason
@@ -233,14 +234,14 @@ def _hold(
         return _give_up(
             state, policy, f"the rollout has lasted {state.windows} windows; {text}", numbers
         )
-    return state, _verdict(state, policy, Act.HOLD, reason, text, numbers)
+    return state, verdict_of(state, policy, Act.HOLD, reason, text, numbers)
 
 
 def _give_up(
     state: JudgeState, policy: RolloutPolicy, text: str, numbers: Numbers
 ) -> tuple[JudgeState, Verdict]:
     state = replace(state, phase=Phase.INCONCLUSIVE)
-    return state, _verdict(state, policy, Act.HOLD, Reason.INCONCLUSIVE, text, numbers)
+    return state, verdict_of(state, policy, Act.HOLD, Reason.INCONCLUSIVE, text, numbers)
 
 
 def _errors_above_tolerance(policy: RolloutPolicy, weights: Weights) -> bool:
@@ -249,103 +250,3 @@ def _errors_above_tolerance(policy: RolloutPolicy, weights: Weights) -> bool:
         return False
     allowed = (weights.baseline_failure_ratio or 0.0) * factor + policy.failure_allowance_ratio
     return failed > allowed
-
-
-def _row(state: JudgeState, counts: WindowCounts, limited: bool) -> dict[str, int]:
-    """This window as a row of the state. Where something was not counted, so is its total."""
-    timed = counts.slow_canary is not None and counts.slow_baseline is not None
-    ended, base_ended = counts.canary_ended or 0, counts.baseline_ended or 0
-    # beyond capacity, sheds and misses say nothing of the version
-    canary_sheds = 0 if limited else counts.canary_sheds or 0
-    baseline_sheds = 0 if limited else counts.baseline_sheds or 0
-    missable = not limited and counts.canary_misses is not None
-    return {
-        "step": state.step,
-        "slow_canary": counts.slow_canary or 0,
-        "slower_canary": counts.slower_canary or 0,
-        "slow_baseline": counts.slow_baseline or 0,
-        "canary_timed": (counts.canary_timed or 0) if timed else 0,
-        "baseline_timed": (counts.baseline_timed or 0) if timed else 0,
-        "half_slow": counts.half_slow or 0,
-        "half_timed": (counts.half_timed or 0) if timed else 0,
-        "canary_failures": (counts.canary_faults or 0) + canary_sheds,
-        "baseline_failures": (counts.baseline_faults or 0) + baseline_sheds,
-        "canary_ended": ended,
-        "baseline_ended": base_ended,
-        "canary_misses": (counts.canary_misses or 0) if missable else 0,
-        "baseline_misses": (counts.baseline_misses or 0) if missable else 0,
-        "canary_missable": ended if missable else 0,
-        "baseline_missable": base_ended if missable else 0,
-        "over_slo": counts.canary_over_slo or 0,
-        "answered": counts.canary_answered or 0,
-    }
-
-
-def _numbers(
-    state: JudgeState,
-    counts: WindowCounts,
-    policy: RolloutPolicy,
-    weights: Weights,
-    ceiling: float | None,
-) -> Numbers:
-    """What was compared, for the row, the log line and the panel."""
-    noise = weights.latency.noise
-    return {
-        "windows": state.step_windows,
-        "canaryRequests": counts.canary_ended,
-        "baselineRequests": counts.baseline_ended,
-        "slowCanary": counts.slow_canary,
-        "slowBaseline": counts.slow_baseline,
-        "threshold": None if state.calibration is None else state.calibration.threshold,
-        "latencyLogE": weights.latency.log_e,
-        "latencyLimit": policy.log_limit("latency"),
-        "failuresLogE": weights.failures.log_e,
-        "failuresLimit": policy.log_limit("failures"),
-        "missesLogE": weights.misses.log_e,
-        "missesLimit": policy.log_limit("misses"),
-        "promotionLogE": weights.promotion.log_e if weights.promotion.windows else None,
-        "promotionLimit": -log(policy.promotion_alpha),
-        "failureRatio": weights.failure_ratio,
-        "baselineFailureRatio": weights.baseline_failure_ratio,
-        "overSloRatio": weights.over_slo_ratio,
-        "noiseTau2": None if noise is None else noise.tau2,
-        "noiseRho": None if noise is None else noise.rho,
-        "largestRatio": ceiling,
-    }
-
-
-def _harm_text(harm: Reason, policy: RolloutPolicy, weights: Weights) -> str:
-    evidence = {
-        Reason.LATENCY: weights.latency,
-        Reason.FAILURES: weights.failures,
-        Reason.MISSES: weights.misses,
-    }[harm]
-    compared = {
-        Reason.LATENCY: f"slower by more than {policy.tolerated_slowdown_ratio:.0%}",
-        Reason.FAILURES: "failing more often",
-        Reason.MISSES: "missing deadlines more often",
-    }[harm]
-    return (
-        f"{compared}: log E {evidence.log_e:.2f} >= {policy.log_limit(harm):.2f} "
-        f"over {evidence.windows} windows"
-    )
-
-
-def _verdict(
-    state: JudgeState, policy: RolloutPolicy, act: Act, reason: Reason, text: str, numbers: Numbers
-) -> Verdict:
-    if act is Act.ROLLBACK:
-        ratio = 0.0
-    elif act is Act.PROMOTE:
-        ratio = 1.0
-    else:
-        ratio = policy.steps[state.step]
-    return Verdict(
-        act=act,
-        reason=reason,
-        phase=state.phase,
-        step=state.step,
-        ratio=ratio,
-        text=text,
-        numbers=numbers,
-    )

@@ -38,7 +38,7 @@ class RolloutPolicy:
     promotion_alpha: float = 0.005
     tolerated_slowdown_ratio: float = 0.10
     non_inferiority_ratio: float = 0.20
-    failure_allowance_ratio: float = 0.001
+    failure_allowance_ratio: float = 0.0005
     miss_allowance_ratio: float = 0.01
     error_tolerance_factor: float | None = None
     slo_ms: float | None = None

@@ -10,7 +10,8 @@ Three e-processes (`eprocess`), each of which rolls back alone at its share of a
     misses    deadlines missed, likewise, and only where capacity does not explain them
 
 A failure must be seen in two windows at least: one dead batch of sixteen is an incident, a
-second is a pattern.
+second is a pattern. While the first is fresh it is suspicious; once the next window is clean
+it is forgotten.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,14 @@ from engine.rollout.noise import Noise, NoisePrior, estimate
 
 LATENCY_RATIOS = (1.3, 1.6, 2.0, 3.0, 6.0)
 FAILURE_RATIOS = (1.5, 2.0, 4.0, 10.0, 30.0, 100.0)
-FAILURE_NOISE = NoisePrior(tau2=0.1, rho=0.2, windows=4.0)
+FAILURE_NOISE = NoisePrior(tau2=0.1, rho=0.2, windows=6.0)
 MISS_NOISE = NoisePrior(tau2=0.25, rho=0.4, windows=4.0)
 PATTERN_WINDOWS = 2
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Evidence:
-    """Evidence for one hypothesis, and how many windows took part."""
+    """Evidence for one hypothesis, and how many windows took part (for rates: showed any)."""
 
     log_e: float
     windows: int
@@ -52,11 +53,11 @@ def rate_evidence(
     if not x.any():
         return NOTHING
     evidence = judged(x, y + allowance * nb, nc, nb, FAILURE_RATIOS, prior)
-    if int((x > 0).sum()) < PATTERN_WINDOWS:
-        return Evidence(
-            log_e=min(evidence.log_e, 0.0), windows=evidence.windows, noise=evidence.noise
-        )
-    return evidence
+    seen = int((x > 0).sum())
+    log_e = evidence.log_e
+    if seen < PATTERN_WINDOWS and x[-1] == 0:
+        log_e = min(log_e, 0.0)
+    return Evidence(log_e=log_e, windows=seen, noise=evidence.noise)
 
 
 def judged(
