@@ -11,6 +11,7 @@ whoever waits that long does not come back too early.
 import functools
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -68,7 +69,7 @@ class ErrorBody(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"
     message: str
     request_id: str
     retry_after_ms: int | None = None
-    details: dict[str, object] | None = None
+    details: dict[str, Any] | None = None
 
 
 class ErrorEnvelope(msgspec.Struct):

@@ -7,6 +7,7 @@ until Postgres answers. Stopping flushes what was counted.
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import logging
 import random
@@ -15,6 +16,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from engine.admission.gate import GateConfig
+from engine.admission.leased_bucket import QuotaLeases
 from engine.scheduler import Scheduler
 from engine.scheduling.state import SchedulerConfig
 from engine.types import Protocol
@@ -34,6 +37,7 @@ from fleet.gateway.listener import Listener
 from fleet.gateway.outbox import Outbox
 from fleet.gateway.prober import Prober
 from fleet.gateway.process import Process
+from fleet.gateway.quota_leases import QuotaKeeper
 from fleet.gateway.recorder import Recorder
 from fleet.gateway.routing_table import RoutingTable
 from fleet.gateway.siblings import Siblings
@@ -57,10 +61,17 @@ class Gateway:
         self.config = config
         identity = Identity(config.port, number)
         clock = MonotonicClock()
-        secret = config.secret.encode() or b"halcyon"
-        scheduler = Scheduler(clock, random.Random(), SchedulerConfig(secret=secret))
+        leases = QuotaLeases(config.processes)
+        scheduler = Scheduler(
+            clock,
+            random.Random(),
+            SchedulerConfig(
+                secret=config.secret.encode() or b"halcyon",
+                gate=GateConfig(bucket_factory=leases.make if config.valkey_url else None),
+            ),
+        )
         self.client = HttpClient()
-        driver = Driver(scheduler, clock, self._transports(clock))
+        driver = Driver(scheduler, clock, self._transports(scheduler, clock))
         self.process = Process(identity, clock, scheduler, driver)
         self.siblings = Siblings(
             Path(config.private_dir or config.state_dir),
@@ -68,7 +79,7 @@ class Gateway:
             config.processes,
             lambda question: answer_sibling(self.process, question),
         )
-        self.prober = Prober(scheduler, HttpClient(), driver.touch)
+        self.prober = Prober(scheduler, HttpClient(), driver.touch, self.process.probed)
         self.outbox = Outbox(identity.gateway_id, clock, self.process.usage)
         self.recorder = Recorder(
             config.database_url,
@@ -76,7 +87,7 @@ class Gateway:
             gateway=identity.gateway_id,
             take_windows=scheduler.windows,
             about=self.process.about,
-            went=self._recorder_went,
+            went=functools.partial(self._went, "recorder"),
             spool=config.spool_path,
         )
         self.listener = Listener(
@@ -86,6 +97,18 @@ class Gateway:
             confirmed=self._confirmed,
             lost=self._lost,
             keep=self._keep,
+        )
+        self.leases = leases
+        self.quotas = (
+            QuotaKeeper(
+                config.valkey_url,
+                identity.gateway_id,
+                leases,
+                clock,
+                functools.partial(self._went, "limits"),
+            )
+            if config.valkey_url
+            else None
         )
         self.publisher = Publisher(identity.gateway_id)
         self.table = self._routes()
@@ -98,9 +121,15 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
         self._known = asyncio.Event()
 
-    def _transports(self, clock: MonotonicClock) -> dict[Protocol, Transport]:
+    def _transports(self, scheduler: Scheduler, clock: MonotonicClock) -> dict[Protocol, Transport]:
         """One per protocol: add yours here."""
-        return {Protocol.BATCH: BatchTransport(self.client, clock)}
+
+        def limits(replica_id: str, concurrency: int | None, batch_size: int | None) -> None:
+            scheduler.replica_reported(
+                replica_id, max_concurrency=concurrency, max_batch_size=batch_size
+            )
+
+        return {Protocol.BATCH: BatchTransport(self.client, clock, limits=limits)}
 
     def _routes(self) -> RoutingTable:
         """Every endpoint of the data plane: add yours here."""
@@ -135,6 +164,8 @@ class Gateway:
                 self._adopt(kept)
         self._run("prober", self.prober.run())
         self._run("recorder", self.recorder.run())
+        if self.quotas is not None:
+            self._run("quotas", self.quotas.run())
         self._run("beat", self._beat())
         self._run("lag", self._watch_lag())
 
@@ -146,6 +177,8 @@ class Gateway:
         await self.process.driver.close()
         await self.prober.close()
         await self.recorder.stop()
+        if self.quotas is not None:
+            await self.quotas.close()
         await self.publisher.close()
         await self.siblings.stop()
 
@@ -175,11 +208,12 @@ class Gateway:
         if self.process.identity.process == 0:
             await asyncio.to_thread(snapshot_file.save, self.config.snapshot_path, rows)
 
-    def _recorder_went(self, why: str | None) -> None:
+    def _went(self, part: str, why: str | None) -> None:
+        """A part works as it should (None), or says what it lacks."""
         if why is None:
-            self.process.degraded.pop("recorder", None)
+            self.process.degraded.pop(part, None)
         else:
-            self.process.degraded["recorder"] = why
+            self.process.degraded[part] = why
 
     # -- once a second -----------------------------------------------------------------
 
@@ -188,11 +222,7 @@ class Gateway:
             began = time.monotonic()
             process = self.process
             process.driver.sweep()
-            error = self.publisher.last_error
-            if error is None:
-                process.degraded.pop("live", None)
-            else:
-                process.degraded["live"] = error
+            self._went("live", self.publisher.last_error)
             process.numbers.update(
                 {
                     "configuration_reloads_total": self.listener.reloads,
@@ -204,8 +234,13 @@ class Gateway:
                     "usage_cells": len(process.usage),
                     "upstream_resent_total": self.client.resent,
                     "probes_total": self.prober.sent,
+                    "quota_error_bound": self.leases.error_bound(),
+                    "gateways_live": self.leases.live_gateways,
                 }
             )
+            if self.quotas is not None:
+                process.numbers["quota_renewals_total"] = self.quotas.renewals
+                process.numbers["quota_store_failures_total"] = self.quotas.failures
             await self.publisher.publish(process.view())
             await asyncio.sleep(max(BEAT_S - (time.monotonic() - began), 0.05))
 

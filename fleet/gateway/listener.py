@@ -89,9 +89,9 @@ class Listener:
 
     async def _word(self, connection: Connection) -> None:
         """Return when something changed, or when it is time to look anyway."""
-        async for _ in connection.notifies(timeout=self._poll_s, stop_after=1):
-            async for _ in connection.notifies(timeout=GATHER_S):
-                pass
+        heard = [word async for word in connection.notifies(timeout=self._poll_s, stop_after=1)]
+        if heard:
+            heard += [word async for word in connection.notifies(timeout=GATHER_S)]
 
     async def _reload(self, connection: Connection) -> None:
         began = time.monotonic()

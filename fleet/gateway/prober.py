@@ -9,8 +9,7 @@ decides what follows from that; breakers learn from real requests, not from prob
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -59,16 +58,19 @@ class Probe:
 class Prober:
     """Keeps a probe per replica of the snapshot and tells the scheduler what comes back."""
 
-    def __init__(self, scheduler: Scheduler, client: HttpClient, touch: Any) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        client: HttpClient,
+        touch: Callable[[], None],
+        probed: dict[str, bool],
+    ) -> None:
         self._scheduler = scheduler
         self._client = client
         self._touch = touch
+        self._probed = probed
         self._probes: dict[str, Probe] = {}
         self.sent = 0
-
-    def ready(self) -> dict[str, bool | None]:
-        """What is known of each replica; None before its first answer."""
-        return {replica_id: probe.ready for replica_id, probe in self._probes.items()}
 
     def follow(self, replicas: Mapping[str, ReplicaSpec]) -> None:
         """Probe these from now on. What is known of those that stay is kept."""
@@ -80,6 +82,7 @@ class Prober:
             probe.spec = spec
             probes[replica_id] = probe
         for gone in self._probes.values():
+            self._probed.pop(gone.spec.replica_id, None)
             if gone.exchange is not None:
                 gone.exchange.cancel()
         self._probes = probes
@@ -138,7 +141,7 @@ class Prober:
 
     def _tell(self, probe: Probe, ready: bool, report: Report) -> None:
         changed = probe.ready is not ready
-        probe.ready = ready
+        probe.ready = self._probed[probe.spec.replica_id] = ready
         loaded = report.loaded_models
         self._scheduler.replica_reported(
             probe.spec.replica_id,

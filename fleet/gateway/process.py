@@ -43,6 +43,7 @@ class Process:
         self.answers: dict[tuple[str, int], int] = {}  # by route and status
         self.refused_by_code: dict[str, int] = {}
         self.lag_ms: float | None = None  # the event loop's, worst of the last second
+        self.probed: dict[str, bool] = {}  # by replica: what the last probe said
         self.numbers: dict[str, float] = {}  # gauges and totals of the background parts
 
     # -- requests --------------------------------------------------------------------
@@ -146,8 +147,12 @@ class Process:
         }
 
     def view(self) -> Mapping[str, Any]:
-        """The scheduler's view and the gateway's section."""
-        return {**self.scheduler.view(), "gateway": self.about()}
+        """The scheduler's view, with what probes know, and the gateway's section."""
+        view = self.scheduler.view()
+        for replica in view["replicas"]:
+            if replica["status"] == "unknown" and self.probed.get(replica["replicaId"]):
+                replica["status"] = "healthy"  # ready, and not needed yet
+        return {**view, "gateway": self.about()}
 
 
 def _senseless(error: InvalidInput) -> Problem:

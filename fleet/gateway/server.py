@@ -47,6 +47,8 @@ class GatewayServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 self._app,
+                interface="asgi3",
+                proxy_headers=False,
                 loop="uvloop",
                 http=self._protocol,  # type: ignore[arg-type]
                 ws="none",

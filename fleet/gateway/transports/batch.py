@@ -1,6 +1,6 @@
 """The batch protocol: `POST /execute`, MessagePack by choice, JSON if the replica prefers it.
 
-    {batchId, items: [{requestId, input, maxOutputTokens, deadlineMs}]}
+    {batchId, items: [{requestId, input, maxOutputTokens, deadlineMs, promptTokens}]}
     -> {batchId, executionMs, queued?, results: [{requestId, output, promptTokens,
         completionTokens} | {requestId, error, status?}]}
 
@@ -8,9 +8,13 @@
 `status` it was the request's fault, else the replica's. A 503 or 429 with `Retry-After` is
 busy, never a fault. An answer that misses a member fails that member; one that cannot be
 read fails the batch.
+
+A self-regulating replica says its ceilings with every answer, as headers; a change is passed
+on at once (`limits`), so that the gateway never sends more than the replica now takes.
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,6 +28,8 @@ from fleet.gateway.transports.connection import Exchange
 from fleet.gateway.transports.http_client import HttpClient
 
 MSGPACK = b"application/msgpack"
+CONCURRENCY, BATCH_SIZE = b"x-halcyon-max-concurrency", b"x-halcyon-max-batch-size"
+OnLimits = Callable[[str, int | None, int | None], None]
 BACKSTOP_MS = 500.0  # the engine enforces deadlines; past this the transport does
 
 
@@ -34,6 +40,7 @@ class ExecuteItem(msgspec.Struct, rename="camel", gc=False):
     input: Any
     max_output_tokens: int
     deadline_ms: float
+    prompt_tokens: int
 
 
 class ExecuteRequest(msgspec.Struct, rename="camel"):
@@ -48,8 +55,8 @@ class ExecuteResult(msgspec.Struct, rename="camel"):
 
     request_id: str
     output: Any = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     error: Any = None
     status: int | None = None
 
@@ -71,8 +78,17 @@ _decode_json = msgspec.json.Decoder(ExecuteAnswer).decode
 class BatchTransport:
     """`Transport` for `Protocol.BATCH`."""
 
-    def __init__(self, client: HttpClient, clock: MonotonicClock, *, headers: bytes = b"") -> None:
+    def __init__(
+        self,
+        client: HttpClient,
+        clock: MonotonicClock,
+        *,
+        headers: bytes = b"",
+        limits: OnLimits = lambda _replica_id, _concurrency, _batch_size: None,
+    ) -> None:
         self._client = client
+        self._limits = limits
+        self._said: dict[str, tuple[bytes, bytes]] = {}
         self._clock = clock
         self._headers = headers
 
@@ -87,11 +103,12 @@ class BatchTransport:
                 request.payload.input,  # type: ignore[attr-defined]
                 request.max_output_tokens,
                 request.deadline_ms - now_ms,
+                request.prompt_tokens,
             )
             for request in requests
         ]
         body = _encode(ExecuteRequest(f"{requests[0].request_id}.{dispatch.lease_id}", items))
-        handle = BatchHandle(dispatch, done)
+        handle = BatchHandle(dispatch, done, self)
         handle.exchange = self._client.request(
             spec.address,
             "POST",
@@ -105,6 +122,17 @@ class BatchTransport:
         )
         return handle
 
+    def heard(self, replica_id: str, headers: dict[bytes, bytes]) -> None:
+        """Pass on the ceilings of an answer where they changed."""
+        said = (headers.get(CONCURRENCY, b""), headers.get(BATCH_SIZE, b""))
+        if said == (b"", b"") or self._said.get(replica_id) == said:
+            return
+        if len(self._said) > 4096:
+            self._said.clear()
+        self._said[replica_id] = said
+        concurrency, batch_size = (int(v) if v.isdigit() and v != b"0" else None for v in said)
+        self._limits(replica_id, concurrency, batch_size)
+
     async def close(self) -> None:
         await self._client.close()
 
@@ -112,11 +140,12 @@ class BatchTransport:
 class BatchHandle:
     """A batch on its way."""
 
-    __slots__ = ("_dispatch", "_done", "exchange")
+    __slots__ = ("_dispatch", "_done", "_transport", "exchange")
 
-    def __init__(self, dispatch: Dispatch, done: Done) -> None:
+    def __init__(self, dispatch: Dispatch, done: Done, transport: BatchTransport) -> None:
         self._dispatch = dispatch
         self._done = done
+        self._transport = transport
         self.exchange: Exchange | None = None
 
     def abort(self) -> None:
@@ -128,6 +157,7 @@ class BatchHandle:
 
     def answered(self, status: int, headers: dict[bytes, bytes], body: bytes) -> None:
         outcome = classify(status)
+        self._transport.heard(self._dispatch.replica_id, headers)
         if outcome is not Outcome.SUCCESS:
             self._done(
                 LeaseReport(
@@ -177,8 +207,8 @@ class BatchHandle:
                     ItemResult(
                         Outcome.SUCCESS,
                         result.output,
-                        result.prompt_tokens,
-                        result.completion_tokens,
+                        result.prompt_tokens or 0,
+                        result.completion_tokens or 0,
                     )
                 )
         return items

@@ -1,0 +1,271 @@
+"""What clients see when replicas die, break, refuse, hang or close their connections."""
+
+import asyncio
+import itertools
+from typing import Any
+
+from tests.gateway.conftest import Stack
+from tests.gateway.gateway_process import GatewayProcess, until
+from tests.gateway.scripted_replica import (
+    answers,
+    busy,
+    fails,
+    fails_whole_if,
+    garbles,
+    hangs,
+    rejects_items,
+)
+
+
+def statuses(answered: list[Any]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for answer in answered:
+        counts[answer.status] = counts.get(answer.status, 0) + 1
+    return counts
+
+
+async def breaker(gateway: GatewayProcess, replica_id: str) -> Any:
+    for view in (await gateway.state())["replicas"]:
+        if view["replicaId"] == replica_id:
+            return view["breaker"]
+    raise AssertionError(replica_id)
+
+
+async def test_a_killed_replica_costs_no_client_an_error(stack: Stack) -> None:
+    stack.rows.model()
+    victim = await stack.replica(answers(0.02))
+    for _ in range(2):
+        await stack.replica(answers(0.02))
+    gateway = await stack.gateway(stack.rows.tenant())
+    running = asyncio.create_task(gateway.infer_many(400, 16, deadlineMs=10_000))
+    await until(lambda: victim.seen.items >= 20)
+    await victim.stop()
+    assert statuses(await running) == {200: 400}
+
+    async def noticed() -> bool:
+        views = {view["replicaId"]: view for view in (await gateway.state())["replicas"]}
+        return bool(views["r1"]["status"] == "down")
+
+    await until(noticed, 10.0, "the replica shown as down")
+
+
+async def test_a_replica_that_fails_at_once_harms_nobody_and_comes_back_when_healed(
+    stack: Stack,
+) -> None:
+    stack.rows.model()
+    broken = await stack.replica(fails(500, delay_s=0.002))
+    await stack.replica(answers(0.01))
+    gateway = await stack.gateway(stack.rows.tenant())
+    assert statuses(await gateway.infer_many(600, 8, deadlineMs=10_000)) == {200: 600}
+    broken.behave = answers(0.01)
+    healed_at = broken.seen.items
+
+    async def carries_traffic() -> bool:
+        await gateway.infer_many(16, 8, deadlineMs=10_000)
+        return broken.seen.items > healed_at + 20
+
+    await until(carries_traffic, 20.0, "traffic at the healed replica")
+
+
+async def test_busy_is_not_a_fault_and_the_next_request_succeeds(stack: Stack) -> None:
+    stack.rows.model()
+    replicas = [await stack.replica(busy(0.05)) for _ in range(2)]
+    gateway = await stack.gateway(stack.rows.tenant())
+    refused = await gateway.infer_many(40, 8, deadlineMs=300)
+    assert all(answer.status in (503, 504) for answer in refused)
+    for replica in replicas:
+        replica.behave = answers()
+    assert (await gateway.infer(deadlineMs=5_000)).status == 200
+    for replica_id in ("r1", "r2"):
+        assert (await breaker(gateway, replica_id))["trips"] == 0
+
+
+async def test_what_the_replica_says_of_a_request_reaches_its_client(stack: Stack) -> None:
+    stack.rows.model()
+    replica = await stack.replica(fails(400, message="the prompt has no language"))
+    gateway = await stack.gateway(stack.rows.tenant())
+    bad = await gateway.infer_many(60, 8, deadlineMs=10_000)
+    assert statuses(bad) == {400: 60}
+    assert "the prompt has no language" in bad[0].json["error"]["message"]
+    replica.behave = answers()
+    assert statuses(await gateway.infer_many(60, 8, deadlineMs=10_000)) == {200: 60}
+    assert (await breaker(gateway, "r1"))["trips"] == 0
+
+
+async def test_a_replica_that_rejects_our_credentials_is_not_the_clients_fault(
+    stack: Stack,
+) -> None:
+    stack.rows.model()
+    await stack.replica(fails(401))
+    gateway = await stack.gateway(stack.rows.tenant())
+    answer = await gateway.infer()
+    assert (answer.status, answer.code) == (502, "upstream_failure")
+
+
+async def test_the_slow_replica_is_left_out_where_the_deadline_asks_for_it(stack: Stack) -> None:
+    stack.rows.model()
+    fast = await stack.replica(answers(0.02))
+    slow = await stack.replica(answers(0.6))
+    gateway = await stack.gateway(stack.rows.tenant())
+    await gateway.infer_many(40, 8, deadlineMs=10_000)  # both get known
+    before = slow.seen.items
+    answered = await gateway.infer_many(300, 16, deadlineMs=400)
+    assert statuses(answered).get(200, 0) >= 285, statuses(answered)
+    assert fast.seen.items > 10 * (slow.seen.items - before)
+
+
+async def test_a_hanging_replica_loses_nobody_beyond_their_own_deadline(stack: Stack) -> None:
+    stack.rows.model()
+    stuck = await stack.replica(hangs(), max_batch_size=4)
+    await stack.replica(answers(0.01), max_batch_size=4)
+    gateway = await stack.gateway(stack.rows.tenant())
+    answered = await gateway.infer_many(40, 4, deadlineMs=1_500)
+    assert all(answer.status in (200, 504) for answer in answered), statuses(answered)
+    assert max(answer.took_s for answer in answered) < 4.0
+    before = stuck.seen.items
+    again = await gateway.infer_many(100, 8, deadlineMs=5_000)
+    assert statuses(again).get(200, 0) >= 96, statuses(again)
+    assert stuck.seen.items - before <= 8
+
+
+async def test_a_replica_never_sees_more_than_its_capacity(stack: Stack) -> None:
+    stack.rows.model()
+    replica = await stack.replica(answers(0.01), max_batch_size=1, max_concurrency=8)
+    gateway = await stack.gateway(stack.rows.tenant())
+    answered = await gateway.infer_many(500, 500, deadlineMs=30_000)
+    assert all(answer.status in (200, 503) for answer in answered), statuses(answered)
+    assert replica.seen.peak <= 8
+    assert replica.seen.peak >= 6
+
+
+async def test_a_new_replica_gets_its_share_without_being_flooded(stack: Stack) -> None:
+    stack.rows.model()
+    for _ in range(3):
+        await stack.replica(answers(0.02), max_batch_size=2)
+    gateway = await stack.gateway(stack.rows.tenant())
+    await gateway.infer_many(200, 16, deadlineMs=10_000)
+    joined = await stack.replica(answers(0.02), max_batch_size=2)
+
+    async def carries() -> bool:
+        await gateway.infer_many(32, 16, deadlineMs=10_000)
+        return joined.seen.items > 0
+
+    await until(carries, 10.0, "the first batch at the new replica")
+    counted = [replica.seen.items for replica in stack.replicas]
+
+    async def has_its_share() -> bool:
+        nonlocal counted
+        before, counted_now = counted, []
+        await gateway.infer_many(160, 16, deadlineMs=10_000)
+        counted_now = [replica.seen.items for replica in stack.replicas]
+        counted = counted_now
+        grown = [now - then for now, then in zip(counted_now, before, strict=True)]
+        return grown[-1] >= 0.5 * sum(grown) / len(grown)
+
+    await until(has_its_share, 20.0, "half of its fair share")
+
+
+async def test_connections_that_the_replica_closes_between_requests_cost_no_error(
+    stack: Stack,
+) -> None:
+    stack.rows.model()
+    await stack.replica(keep_alive_s=0.05)
+    gateway = await stack.gateway(stack.rows.tenant())
+    pauses = itertools.cycle((0.048, 0.049, 0.050, 0.051, 0.052))
+    for _ in range(100):
+        assert (await gateway.infer(deadlineMs=10_000)).status == 200
+        await asyncio.sleep(next(pauses))
+
+
+async def test_when_everything_fails_attempts_stay_bounded(stack: Stack) -> None:
+    stack.rows.model()
+    replicas = [await stack.replica(fails(500), max_batch_size=1) for _ in range(2)]
+    gateway = await stack.gateway(stack.rows.tenant())
+    answered = await gateway.infer_many(1_000, 8, deadlineMs=2_000)
+    assert all(answer.status in (502, 503, 504) for answer in answered), statuses(answered)
+    attempts: dict[str, int] = {}
+    for replica in replicas:
+        for batch in replica.seen.batches:
+            for request_id in batch:
+                attempts[request_id] = attempts.get(request_id, 0) + 1
+    assert max(attempts.values()) <= 2
+    assert sum(attempts.values()) <= 1_100
+
+
+async def test_one_rejected_item_leaves_the_other_seven_served(stack: Stack) -> None:
+    stack.rows.model()
+    replica = await stack.replica(answers(0.3))
+    gateway = await stack.gateway(stack.rows.tenant())
+    first = asyncio.create_task(gateway.infer(deadlineMs=20_000))
+    await until(lambda: replica.seen.running == 1)
+    replica.behave = rejects_items(lambda item: item["input"] == "bad")
+    inputs = ["a", "b", "bad", "c", "d", "e", "f", "g"]
+    rest = await asyncio.gather(*(gateway.infer(input=each, deadlineMs=20_000) for each in inputs))
+    assert (await first).status == 200
+    assert [answer.status for answer in rest] == [200, 200, 400, 200, 200, 200, 200, 200]
+    assert "cannot read this input" in rest[2].json["error"]["message"]
+    assert any(len(batch) == 8 for batch in replica.seen.batches)
+
+
+async def test_a_batch_that_fails_whole_is_split_once_and_served_elsewhere(stack: Stack) -> None:
+    stack.rows.model()
+    poisoned = fails_whole_if(lambda item: item["input"] == "poison")
+    replicas = [await stack.replica(answers(0.3)) for _ in range(2)]
+    gateway = await stack.gateway(stack.rows.tenant())
+    holding = [asyncio.create_task(gateway.infer(deadlineMs=20_000)) for _ in range(2)]
+    await until(lambda: all(replica.seen.running == 1 for replica in replicas))
+    for replica in replicas:
+        replica.behave = poisoned
+    inputs = ["a", "b", "poison", "c", "d", "e", "f", "g"]
+    rest = await asyncio.gather(*(gateway.infer(input=each, deadlineMs=20_000) for each in inputs))
+    await asyncio.gather(*holding)
+    served = [each for each, answer in zip(inputs, rest, strict=True) if answer.status == 200]
+    assert set("defg") <= set(served)
+    assert rest[2].code == "upstream_failure"
+    attempts = [batch for replica in replicas for batch in replica.seen.batches]
+    poison = rest[2].json["error"]["requestId"]
+    assert sum(poison in batch for batch in attempts) <= 2
+
+
+async def test_an_unreadable_answer_is_the_replicas_fault(stack: Stack) -> None:
+    stack.rows.model()
+    await stack.replica(garbles())
+    gateway = await stack.gateway(stack.rows.tenant())
+    answer = await gateway.infer()
+    assert (answer.status, answer.code) == (502, "upstream_failure")
+    assert answer.headers["retry-after"]
+
+
+async def test_no_replica_is_no_capacity_at_once_with_a_time_to_come_back(stack: Stack) -> None:
+    stack.rows.model()
+    gateway = await stack.gateway(stack.rows.tenant())
+    answer = await gateway.infer(deadlineMs=30_000)
+    assert (answer.status, answer.code) == (503, "no_capacity")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.took_s < 5.0
+
+
+async def test_every_replica_draining_is_no_capacity_at_once(stack: Stack) -> None:
+    stack.rows.model()
+    for number in range(2):
+        await stack.replica(replica_id=f"d{number}", draining=True)
+    gateway = await stack.gateway(stack.rows.tenant())
+    answer = await gateway.infer(deadlineMs=30_000)
+    assert (answer.status, answer.code) == (503, "no_capacity")
+
+
+async def test_a_replica_that_says_not_ready_gets_nothing_until_it_is(stack: Stack) -> None:
+    stack.rows.model()
+    loading = await stack.replica()
+    loading.ready = False
+    await stack.replica(replica_id="warm")
+    gateway = await stack.gateway(stack.rows.tenant())
+    await gateway.infer_many(40, 8, deadlineMs=10_000)
+    assert loading.seen.items == 0
+    loading.ready = True
+
+    async def carries() -> bool:
+        await gateway.infer_many(16, 8, deadlineMs=10_000)
+        return loading.seen.items > 0
+
+    await until(carries, 15.0, "traffic at the replica that became ready")
