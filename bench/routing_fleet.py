@@ -152,6 +152,7 @@ class RoutedFleet:
         now_ms = self.loop.now_ms()
         stuck: dict[str | None, None] = {}  # models whose first in line has to wait
         left: deque[Job] = deque()
+        self.router.roster.advance(now_ms)
         while self.waiting and self.router.roster.free:
             job = self.waiting.popleft()
             if self.patience_ms is not None and now_ms - job.arrived_ms > self.patience_ms:
@@ -225,7 +226,8 @@ class RoutedFleet:
             if self.hedging is not None:
                 self.hedging.observe(_WORK, service_ms, now_ms)
         elif not job.done and job.running == 0:
-            if len(job.tried) < 2 and self.budget.withdraw(now_ms):
+            reserve = not self.router.panic
+            if len(job.tried) < 2 and self.budget.withdraw(now_ms, reserve=reserve):
                 job.again = True
                 self.waiting.appendleft(job)
             else:

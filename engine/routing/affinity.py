@@ -10,12 +10,13 @@ Without the bound the most popular key of a Zipf 1.1 mix alone overloads its nod
 hashing with bounded loads: Mirrokni, Thorup, Zadimoghaddam, SODA 2018). What does not fit
 spills to the next distinct node on the ring, always the same one, so the spill warms up too.
 
-Where the caller names a `model`, warm means that the replica has it in memory, and a warm
-replica anywhere in reach beats a cold home: a ring change moves a model only once it is warm
-in its new place. Where the bound leaves only cold ones the bound yields; where every warm one
-is full the request waits for one, but that a model may be loaded once more every
-`copy_every_ms`. Each load evicts something that somebody else wants: unbridled, the loads
-fill the places, which makes more warm replicas full, which makes more loads.
+Where the caller names a `model`, warm means that the replica has it in memory (one that says
+nothing of its memory has the benefit of the doubt), and a warm replica anywhere in reach
+beats a cold home: a ring change moves a model only once it is warm in its new place. Where
+the bound leaves only cold ones the bound yields; where every warm one is full the request
+waits for one, but that a model may be loaded once more every `copy_every_ms`. Each load
+evicts something that somebody else wants: unbridled, the loads fill the places, which makes
+more warm replicas full, which makes more loads.
 
 Urgency widens the choice: high priority takes the best *score* of four, critical of four and
 two free ones drawn at random. A deadline that the choice would miss drops affinity.
@@ -144,7 +145,8 @@ class Affinity:
             state = roster.by_id.get(name)
             if state is None or name in wish.tried:
                 continue
-            is_warm = model is None or model in state.loaded_models
+            loaded = state.loaded_models
+            is_warm = model is None or not loaded or model in loaded
             if state.slot < 0:
                 if is_warm and model is not None and state.in_flight >= state.ceiling:
                     found.warm_is_full = True

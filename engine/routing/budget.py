@@ -4,10 +4,11 @@
     retry: the same, plus a reserve of 10 per 10 s
 
 A retry storm is a fleet that fails a little, is asked again, and so fails a lot. Counting in
-a window, and not in a bucket that fills up, bounds *every* ten seconds: a bucket saved up in
-a quiet hour is spent in one second of trouble. The reserve is for retries of faults alone,
-because at one request a second 5 % is nothing, and the one request whose replica was killed
-deserves its second chance. A hedge is a bet and never draws on it.
+a window, and not in a bucket that fills up, bounds *every* ten seconds: a bucket saved up in a
+quiet hour is spent in one second of trouble. The reserve is for faults of single replicas: at
+one request a second 5 % is nothing, and the one request that met a dead replica deserves its
+second chance. It is not for hedges, which are bets; not for busy answers, which are load
+already; and not in panic, when the second replica is as bad as the first.
 """
 
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class RetryBudget:
         self._requests.add(1, now_ms)
 
     def withdraw(self, now_ms: float, *, reserve: bool = True) -> bool:
-        """Take one further attempt. `reserve=False` for hedges and for busy replicas."""
+        """Take one further attempt. `reserve=False` for hedges, busy replicas, and in panic."""
         allowed = self._config.ratio * self._requests.total(now_ms)
         if reserve:
             allowed += self._config.reserve

@@ -8,13 +8,17 @@ window of at least 20 answers and 250 ms:
     ceiling  = ceiling x gradient + sqrt(ceiling)        (the growth only while it was full)
 
 `now` is the mean latency of the window (time to the first byte for streams, where queueing
-shows first), `unloaded` the lowest window mean seen, which drifts up by 1 % a window so that
-a model that grew slower is believed in the end. Busy answers cut the ceiling to 0.9 of what
-was in flight, once per window. The declared maximum is never exceeded, and one is the least.
+shows first), `unloaded` the lowest window mean seen. Busy answers cut the ceiling to 0.9 of
+what was in flight, once per window. The declared maximum is never exceeded, and one is the
+least.
 
-Without the guard "only while it was full" a quiet night raises the ceiling to the maximum,
-and the morning finds out. Source: the gradient limiter of Netflix's concurrency-limits, with
-a tolerance of 2, because batching on the far side makes latency rise with load honestly.
+Under steady load nothing shows how fast the server would be without it. Letting `unloaded`
+drift up instead believes the queue to be the server, and the ceiling runs away. So after
+30 s of being full it is measured: for two windows the ceiling is a quarter, and what the
+second one takes is `unloaded` from then on (as BBR measures the round trip). Without the guard
+"only while it was full" a quiet night raises the ceiling to the maximum, and the morning
+finds out. Source: the gradient limiter of Netflix's concurrency-limits, with a tolerance of 2,
+because batching on the far side makes latency rise with load honestly.
 """
 
 from dataclasses import dataclass
@@ -31,7 +35,8 @@ class CeilingConfig:
     tolerance: float = 2.0
     window_ms: float = 250.0
     window_answers: int = 20
-    drift_ratio: float = 0.01
+    measure_every_ms: float = 30_000.0
+    measure_ratio: float = 0.25
     busy_ratio: float = 0.9
     full_ratio: float = 0.8
 
@@ -40,7 +45,8 @@ class CeilingConfig:
         require_range("tolerance", self.tolerance, 1.0, 10.0)
         require_positive("window_ms", self.window_ms, unit="ms")
         require_range("window_answers", self.window_answers, 1)
-        require_range("drift_ratio", self.drift_ratio, 0.0, 1.0)
+        require_positive("measure_every_ms", self.measure_every_ms, unit="ms")
+        require_range("measure_ratio", self.measure_ratio, 0.01, 1.0)
         require_range("busy_ratio", self.busy_ratio, 0.1, 0.99)
         require_range("full_ratio", self.full_ratio, 0.1, 1.0)
 
@@ -53,6 +59,8 @@ class LearnedCeiling:
         "_config",
         "_cut",
         "_limit",
+        "_measure_at_ms",
+        "_measuring",
         "_peak",
         "_sum_ms",
         "_unloaded_ms",
@@ -67,6 +75,8 @@ class LearnedCeiling:
         self._limit = float(min(config.first, most))
         self.value = int(self._limit)
         self._unloaded_ms: float | None = None
+        self._measure_at_ms: float | None = None
+        self._measuring = 0  # windows left until `unloaded` is measured anew
         self._window_from_ms = 0.0
         self._answers = 0
         self._sum_ms = 0.0
@@ -103,24 +113,32 @@ class LearnedCeiling:
     def _close_window(self, now_ms: float) -> None:
         config = self._config
         mean_ms = self._sum_ms / self._answers
-        unloaded_ms = self._unloaded_ms
-        if unloaded_ms is None or mean_ms < unloaded_ms:
-            unloaded_ms = mean_ms
+        full = self._peak >= config.full_ratio * self.value
+        if self._measuring > 0:
+            self._measuring -= 1
+            if self._measuring == 0:
+                self._unloaded_ms = mean_ms
+                self._measure_at_ms = now_ms + config.measure_every_ms
         else:
-            unloaded_ms = min(unloaded_ms * (1.0 + config.drift_ratio), mean_ms)
-        self._unloaded_ms = unloaded_ms
-        gradient = 1.0
-        if mean_ms > 0.0:
-            gradient = min(max(config.tolerance * unloaded_ms / mean_ms, 0.5), 1.0)
-        limit = self._limit * gradient
-        if self._peak >= config.full_ratio * self.value:
-            limit += sqrt(self._limit)
-        self._set(limit)
+            unloaded_ms = self._unloaded_ms
+            if unloaded_ms is None or mean_ms < unloaded_ms:
+                self._unloaded_ms = unloaded_ms = mean_ms
+            gradient = 1.0
+            if mean_ms > 0.0:
+                gradient = min(max(config.tolerance * unloaded_ms / mean_ms, 0.5), 1.0)
+            growth = sqrt(self._limit) if full else 0.0
+            self._limit = self._limit * gradient + growth
+            if self._measure_at_ms is None:
+                self._measure_at_ms = now_ms + config.measure_every_ms
+            elif full and now_ms >= self._measure_at_ms:
+                self._measuring = 2
+        self._set(self._limit)
         self._begin_window(now_ms)
 
     def _set(self, limit: float) -> None:
         self._limit = min(max(limit, 1.0), float(self.most))
-        self.value = int(self._limit)
+        ratio = self._config.measure_ratio if self._measuring > 0 else 1.0
+        self.value = max(int(self._limit * ratio), 1)
 
     def _begin_window(self, now_ms: float) -> None:
         self._window_from_ms = now_ms

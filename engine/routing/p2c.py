@@ -6,7 +6,9 @@ to the same replica at the same time (Mitzenmacher 1996).
 
 Scores within 10 % of each other are a tie and a coin decides: latencies of equal replicas
 always differ in the last digit, and without the coin the luckiest gets half of everything.
-A winner in slow start is taken only as often as its ramp allows, unless it is the only one.
+So it does for an idle replica that was never measured: its 1.5 medians lose every comparison
+while traffic is low, and so it never would be. A winner in slow start is taken only as often
+as its ramp allows, unless it is the only one.
 """
 
 import random
@@ -51,6 +53,8 @@ def choose(
         winner, loser = first, second
     else:
         winner, loser = second, first
+    if loser.latency.value_ms is None and loser.in_flight == 0 and rng.random() < 0.5:
+        winner, loser = loser, winner
     slow_start = winner.slow_start
     if now_ms < slow_start.until_ms and rng.random() >= slow_start.ratio(now_ms):
         winner = loser
