@@ -47,7 +47,8 @@ def retry_or_fail(
         groups = [again]
     free = outcome is Outcome.BACKPRESSURE and _is_contention(attempt, now_ms)
     for number, group in enumerate(groups):
-        if not free and not state.budget.withdraw(now_ms, reserve=outcome is Outcome.FAULT):
+        reserve = outcome is Outcome.FAULT and not attempt.pool.router.panic
+        if not free and not state.budget.withdraw(now_ms, reserve=reserve):
             for loser in group:
                 _tell(state, attempt, report, *loser, now_ms)
             continue
