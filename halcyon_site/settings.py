@@ -55,8 +55,7 @@ CSRF_TRUSTED_ORIGINS = env.items("HALCYON_CSRF_TRUSTED_ORIGINS")
 
 # -- what it is made of ----------------------------------------------------------------------
 
-INSTALLED_APPS = [
-    "daphne",
+INSTALLED_APPS = [  # without "daphne": it would load Twisted into every process, for `runserver`
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

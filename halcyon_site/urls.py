@@ -5,11 +5,15 @@ from importlib.util import find_spec
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+from halcyon_site.health import healthz, readyz
+
 admin.site.site_header = "Halcyon"
 admin.site.site_title = "Halcyon"
 admin.site.index_title = "Tenants, keys, quotas and models"
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
     path("admin/", admin.site.urls),
     path("", include("fleet.api.urls")),
 ]

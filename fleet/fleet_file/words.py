@@ -8,6 +8,7 @@ import yaml
 
 from engine.errors import InvalidInput
 from engine.types import Priority
+from fleet.replica.runtimes import RUNTIMES
 
 
 class _Words(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -122,6 +123,7 @@ def _check_names(path: Path, fleet: FleetFile) -> None:
     for replica in fleet.replicas:
         _require(path, "replica's model", replica.model, fleet.models)
         _require(path, "replica's version", replica.version, fleet.models[replica.model].versions)
+        _require(path, "replica's runtime", replica.runtime, RUNTIMES)
         if replica.id in seen:
             raise InvalidInput("file", str(path), f"names the replica {replica.id} twice")
         seen.add(replica.id)
