@@ -6,8 +6,8 @@
     round_robin    in turn, for comparison
 
 A replica whose breaker is half open comes first: it needs real requests to prove itself, and
-as the worst-scored member of the fleet it would never win a comparison. Urgent requests are
-not used for that while another replica is free.
+as the worst-scored member of the fleet it would never win a comparison. Urgent requests and
+second attempts are not used for that.
 
 Choosing takes nothing: whoever uses the decision acquires the lease. It makes no call, and
 its cost does not grow with the fleet.
@@ -95,11 +95,10 @@ class Router:
         free = roster.free
         if not free:
             return None
-        if roster.probing and (priority < Priority.HIGH or len(free) == 1):
-            for replica in roster.probing:
-                if replica.replica_id not in tried:
-                    scored = ((replica, replica.score(now_ms)),)
-                    return RouteDecision(replica, Rule.PROBE, scored, roster.panic)
+        if roster.probing and priority < Priority.HIGH and not tried:
+            replica = next(iter(roster.probing))
+            scored = ((replica, replica.score(now_ms)),)
+            return RouteDecision(replica, Rule.PROBE, scored, roster.panic)
         rate = _score
         rule = Rule.TWO_CHOICES
         if strategy is not Strategy.PEAK_EWMA or request_type is RequestType.UPDATE:
