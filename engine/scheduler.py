@@ -110,6 +110,11 @@ class Scheduler:
             attempt.streaming = True
             attempt.answered_ms = self._state.clock.now_ms()
             attempt.lease.replica.answered(attempt.answered_ms)
+            rival = attempt.rival
+            if rival is not None and rival.lease_id in self._state.attempts:
+                dispatch.abort(
+                    self._state, rival, Outcome.CANCELLED, "the other attempt began to answer"
+                )
 
     def complete(self, lease_id: int, report: LeaseReport) -> None:
         """An attempt ended. Its lease is released here, exactly once."""
@@ -140,7 +145,9 @@ class Scheduler:
                 settle.serve(state, attempt, member, item, execution_ms, now_ms)
                 answered += 1
             elif member.running > 0:
-                if attempt.hedge_of is None:  # the primary's error is the one that is shown
+                if (
+                    attempt.hedge_of is None and outcome.is_retryable
+                ):  # the primary's error is the one that is shown
                     member.outcome = item or ItemResult(
                         outcome, error=report.error, status=report.status
                     )

@@ -91,6 +91,7 @@ class Request:
     prefix_key: str | None = None
     version: str | None = None
     first_token_deadline_ms: float | None = None  # absolute; streams only
+    tokens_spent: int = 0  # by a stream so far, kept by the driver: charged if it ends early
     payload: object = None
 
 

@@ -7,6 +7,7 @@ whether the queue is too long is the planner's question, and it answers later an
 """
 
 import math
+from copy import copy
 
 from engine.admission.permit import Permit
 from engine.errors import InvalidInput, Refusal, RefusalCode
@@ -225,6 +226,7 @@ def _shadow(
     state: State, request: Request, version: str, position: float, work: float, now_ms: float
 ) -> None:
     """Send the canary a copy whose answer is dropped, counted as evidence and never billed."""
+    request = copy(request)  # the original's payload is let go when its client is answered
     pool = state.pools[(request.model, version)]
     if len(pool.former) < state.config.max_queue:
         _enqueue(state, request, pool, Arm.CANARY, position, None, work, now_ms)

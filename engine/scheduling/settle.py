@@ -58,7 +58,8 @@ def refuse_ticket(state: State, ticket: Ticket, refusal: Refusal, now_ms: float)
         return
     if ticket.permit is not None:
         if timed_out:
-            ticket.permit.drop(now_ms - ticket.arrived_ms, 0, now_ms)
+            spent = ticket.request.tokens_spent
+            ticket.permit.drop(now_ms - ticket.arrived_ms, spent, now_ms)
         else:
             ticket.permit.ignore(0, now_ms)
     ledger = state.ledger
@@ -87,7 +88,8 @@ def fail(
     if ticket.shadow:
         return
     if ticket.permit is not None:
-        ticket.permit.ignore(item.prompt_tokens + item.completion_tokens, now_ms)
+        spent = item.prompt_tokens + item.completion_tokens
+        ticket.permit.ignore(spent or ticket.request.tokens_spent, now_ms)
     if item.outcome is Outcome.CLIENT_ERROR:
         state.ledger.refuse(refusal.code)
     else:
@@ -108,7 +110,9 @@ def cancel(state: State, request_id: str) -> tuple[Ticket, list[Attempt]] | None
     _close(state, ticket, now_ms)
     ticket.outcome = ItemResult(Outcome.CANCELLED)
     if ticket.permit is not None:
-        ticket.permit.ignore(ticket.request.prompt_tokens if not was_queued else 0, now_ms)
+        request = ticket.request
+        spent = 0 if was_queued else request.tokens_spent or request.prompt_tokens
+        ticket.permit.ignore(spent, now_ms)
     state.ledger.cancelled += 1
     if ticket.judged:
         state.evidence.cancelled(ticket.pool.model, ticket.pool.version, ticket.arm, now_ms)

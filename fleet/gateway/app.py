@@ -56,6 +56,10 @@ class AsgiCall(Call):
             self.out.append({"type": "http.response.body", "body": chunk, "more_body": True})
             self.wake.set()
 
+    @property
+    def backlog(self) -> int:
+        return sum(len(message.get("body", b"")) for message in self.out)
+
     def close(self) -> None:
         if not self.settled:
             self.out.append({"type": "http.response.body", "body": b""})

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from fleet.gateway.errors import Headers, Problem, envelope
+from fleet.gateway.openai import errors as openai
 
 JSON = b"application/json"
 
@@ -66,9 +67,15 @@ class Call:
         """End a stream."""
         raise NotImplementedError
 
+    @property
+    def backlog(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return 0
+
     def fail(self, problem: Problem) -> None:
-        """Answer with the envelope."""
-        status, body, headers = envelope(problem, self.request_id)
+        """Answer with the envelope of the protocol that was spoken."""
+        shape = openai.envelope if self.path in openai.PATHS else envelope
+        status, body, headers = shape(problem, self.request_id)
         self.answer(status, body, headers)
 
     def leave(self) -> None:

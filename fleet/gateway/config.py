@@ -29,6 +29,7 @@ class GatewayConfig(msgspec.Struct, kw_only=True, frozen=True):
     drain_s: float = 30.0
     idle_s: float = 75.0
     metrics_networks: tuple[str, ...] = ()
+    upstream_key: str = ""  # bearer key that OpenAI-compatible replicas ask for
     secret: str = ""  # salts the size lottery; the same for all processes of a fleet
 
     def __post_init__(self) -> None:

@@ -34,6 +34,7 @@ from fleet.gateway.endpoints.operators import OperatorEndpoints, answer_sibling
 from fleet.gateway.endpoints.quote import QuoteEndpoint
 from fleet.gateway.identity import Identity
 from fleet.gateway.listener import Listener
+from fleet.gateway.openai.endpoints import OpenAIEndpoints
 from fleet.gateway.outbox import Outbox
 from fleet.gateway.prober import Prober
 from fleet.gateway.process import Process
@@ -45,6 +46,7 @@ from fleet.gateway.snapshot import Rows, Snapshot
 from fleet.gateway.transports.base import Transport
 from fleet.gateway.transports.batch import BatchTransport
 from fleet.gateway.transports.http_client import HttpClient
+from fleet.gateway.transports.openai import OpenAITransport
 from fleet.live.publisher import Publisher
 
 FIRST_READ_S = 2.0  # how long a start waits for Postgres before it serves from the disk
@@ -129,7 +131,10 @@ class Gateway:
                 replica_id, max_concurrency=concurrency, max_batch_size=batch_size
             )
 
-        return {Protocol.BATCH: BatchTransport(self.client, clock, limits=limits)}
+        return {
+            Protocol.BATCH: BatchTransport(self.client, clock, limits=limits),
+            Protocol.OPENAI: OpenAITransport(self.client, clock, key=self.config.upstream_key),
+        }
 
     def _routes(self) -> RoutingTable:
         """Every endpoint of the data plane: add yours here."""
@@ -138,6 +143,10 @@ class Gateway:
         operators = OperatorEndpoints(process, self.siblings, networks)
         table = RoutingTable()
         table.add("POST", "/v1/infer", InferEndpoint(process).begin, hot=True)
+        openai = OpenAIEndpoints(process)
+        table.add("POST", "/v1/chat/completions", openai.chat, hot=True)
+        table.add("POST", "/v1/completions", openai.completions, hot=True)
+        table.add("POST", "/v1/embeddings", openai.embeddings, hot=True)
         table.add("POST", "/v1/quote", QuoteEndpoint(process).begin)
         table.add("GET", "/v1/models", ModelsEndpoint(process).begin)
         table.add("GET", explain.PATH, ExplainEndpoint(process, self.siblings).begin)

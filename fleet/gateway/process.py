@@ -65,15 +65,21 @@ class Process:
         except InvalidInput as error:
             raise _senseless(error) from None
 
-    def cancel(self, request: Request) -> None:
-        """The client of `request` left."""
+    def cancel(self, request: Request, prompt: int = 0, completion: int = 0) -> None:
+        """The client of `request` left, having used these tokens."""
         request.payload = None
+        if prompt:
+            self.count_spent(request, prompt, completion)
         self.driver.cancel(request.request_id)
         self.count_refused(request, "cancelled")
 
     def count_served(self, request: Request, prompt: int, completion: int) -> None:
         """`request` was answered."""
         self.usage.served(request.tenant, request.model, prompt, completion, self.clock.now_ms())
+
+    def count_spent(self, request: Request, prompt: int, completion: int) -> None:
+        """`request` ended early, having used these tokens."""
+        self.usage.spent(request.tenant, request.model, prompt, completion, self.clock.now_ms())
 
     def count_refused(self, request: Request, code: str) -> None:
         """`request` was refused, failed or left."""

@@ -71,6 +71,12 @@ class UsageBook:
         cell.prompt_tokens += prompt
         cell.completion_tokens += completion
 
+    def spent(self, tenant: str, model: str, prompt: int, completion: int, now_ms: float) -> None:
+        """Tokens of a request that ended before its answer did."""
+        cell = self._cell(tenant, model, now_ms)
+        cell.prompt_tokens += prompt
+        cell.completion_tokens += completion
+
     def refused(self, tenant: str, model: str, code: str, now_ms: float) -> None:
         """A request was refused, or failed."""
         cell = self._cell(tenant, model, now_ms)

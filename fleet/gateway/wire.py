@@ -107,6 +107,10 @@ class WireCall(Call):
         if chunk and self._opened and not self.settled:
             self._wire.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
 
+    @property
+    def backlog(self) -> int:
+        return self._wire.transport.get_write_buffer_size()
+
     def close(self) -> None:
         if self._opened and not self.settled:
             self.settled = True

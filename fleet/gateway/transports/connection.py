@@ -17,6 +17,7 @@ DEFAULT_KEEP_S = 30.0
 
 OnAnswer = Callable[[int, dict[bytes, bytes], bytes], None]
 OnFailure = Callable[[str], None]
+OnChunk = Callable[[bytes], None]
 
 
 class Exchange:
@@ -29,6 +30,7 @@ class Exchange:
         "data",
         "deadline_s",
         "on_answer",
+        "on_chunk",
         "on_failure",
         "over",
         "resent",
@@ -43,6 +45,7 @@ class Exchange:
         self.deadline_s = deadline_s
         self.on_answer = answer
         self.on_failure = failure
+        self.on_chunk: OnChunk | None = None  # set: a 2xx body goes here as it comes
         self.connection: Connection | None = None
         self.over = False
         self.resent = False
@@ -55,6 +58,16 @@ class Exchange:
         self.over = True
         if self.connection is not None:
             self.connection.kill()
+
+    def pause(self) -> None:
+        """Stop reading the answer: whoever it is for does not keep up."""
+        if self.connection is not None:
+            self.connection.pause()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        if self.connection is not None:
+            self.connection.resume()
 
     def answered(self, status: int, headers: dict[bytes, bytes], body: bytes) -> None:
         if not self.over:
@@ -145,6 +158,14 @@ class Connection(asyncio.Protocol):
         exchange.sent_s = time.monotonic()
         self._transport.write(exchange.data)
 
+    def pause(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
     def kill(self) -> None:
         """Close at once."""
         self.closed = True
@@ -180,6 +201,14 @@ class Connection(asyncio.Protocol):
             self.keep_s = _keep_alive_s(hint)
 
     def on_body(self, body: bytes) -> None:
+        exchange = self._exchange
+        if (
+            exchange is not None
+            and exchange.on_chunk is not None
+            and 200 <= self._parser.get_status_code() < 300
+        ):
+            exchange.on_chunk(body)
+            return
         self._size += len(body)
         if self._size > MAX_ANSWER_BYTES:
             self._fail(f"the answer is over {MAX_ANSWER_BYTES} bytes")

@@ -1,0 +1,131 @@
+"""Watching a stream of server-sent events go by, without taking it apart.
+
+Chunks pass through as they arrive, whole events at a time; what is needed is found by
+searching bytes, not by parsing JSON: the usage, an error, how many pieces of text came, and
+whether the server said `[DONE]`. Only an event that mentions usage or an error is decoded.
+
+If usage was asked for on the client's behalf, the event that carries nothing else is kept
+back; every other byte is the server's own.
+"""
+
+from typing import Any
+
+import msgspec
+
+_BLANK = (b"\n\n", b"\r\n\r\n")
+_DONE = b"data: [DONE]"
+_TEXT = (b'"content":"', b'"content": "', b'"text":"', b'"text": "')
+_EMPTY = (b'"content":""', b'"content": ""', b'"text":""', b'"text": ""')
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+
+
+class StreamWatch:
+    """The state of one stream. `feed` returns the bytes that may go on to the client."""
+
+    __slots__ = (
+        "_hide_usage",
+        "_tail",
+        "completion_tokens",
+        "done",
+        "error",
+        "events",
+        "finished",
+        "pieces",
+        "prompt_tokens",
+    )
+
+    def __init__(self, *, hide_usage: bool) -> None:
+        self._hide_usage = hide_usage
+        self._tail = b""
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.pieces = 0  # events that carried text: tokens, where nobody says how many
+        self.events = 0
+        self.done = False
+        self.finished = False  # a finish_reason came
+        self.error: dict[str, Any] | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what arrived; return the whole events in it."""
+        if self._tail:
+            data = self._tail + data
+        end = _last_end(data)
+        if end == 0:
+            if len(data) > MAX_EVENT_BYTES:
+                raise ValueError(f"an event is over {MAX_EVENT_BYTES} bytes")
+            self._tail = data
+            return b""
+        whole, self._tail = data[:end], data[end:]
+        self.events += 1
+        for mark in _TEXT:
+            self.pieces += whole.count(mark)
+        for mark in _EMPTY:
+            self.pieces -= whole.count(mark)
+        if _DONE in whole:
+            self.done = True
+        if b'"finish_reason"' in whole and not self.finished:
+            self.finished = whole.count(b'"finish_reason"') > _nulls(whole)
+        if b'"usage"' in whole or b'"error"' in whole:
+            return self._look(whole)
+        return whole
+
+    def rest(self) -> bytes:
+        """What came after the last whole event."""
+        tail, self._tail = self._tail, b""
+        return tail
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens: as the server counts them, or else the pieces that came."""
+        return self.completion_tokens or self.pieces
+
+    def _look(self, whole: bytes) -> bytes:
+        kept: list[bytes] = []
+        for event in _split(whole):
+            document = _decode(event)
+            if document is None:
+                kept.append(event)
+                continue
+            usage = document.get("usage")
+            if isinstance(usage, dict):
+                self.prompt_tokens = _count(usage.get("prompt_tokens"))
+                self.completion_tokens = _count(usage.get("completion_tokens"))
+                if self._hide_usage and document.get("choices") == []:
+                    continue
+            error = document.get("error")
+            if isinstance(error, dict | str):
+                self.error = error if isinstance(error, dict) else {"message": error}
+            kept.append(event)
+        return b"".join(kept)
+
+
+def _nulls(whole: bytes) -> int:
+    return whole.count(b'"finish_reason":null') + whole.count(b'"finish_reason": null')
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last whole event ends, or 0."""
+    end = 0
+    for blank in _BLANK:
+        place = data.rfind(blank)
+        if place >= 0:
+            end = max(end, place + len(blank))
+    return end
+
+
+def _split(whole: bytes) -> list[bytes]:
+    blank = _BLANK[1] if _BLANK[1] in whole else _BLANK[0]
+    return [event + blank for event in whole.split(blank)[:-1]]
+
+
+def _decode(event: bytes) -> dict[str, Any] | None:
+    lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
+    try:
+        document = msgspec.json.decode(b"\n".join(lines))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
