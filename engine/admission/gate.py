@@ -30,7 +30,6 @@ from engine.errors import BrokenInvariant, Refusal, RefusalCode
 from engine.types import ModelSpec, TenantSpec
 from engine.view import AdmissionView, TenantView
 
-
 MOST_TENANTS_SHOWN = 200
 _BUSIEST = attrgetter("in_flight", "requests_taken")
 
