@@ -35,6 +35,7 @@ from fleet.gateway.endpoints.quote import QuoteEndpoint
 from fleet.gateway.identity import Identity
 from fleet.gateway.listener import Listener
 from fleet.gateway.openai.endpoints import OpenAIEndpoints
+from fleet.gateway.openai.idempotency import IdempotencyStore
 from fleet.gateway.outbox import Outbox
 from fleet.gateway.prober import Prober
 from fleet.gateway.process import Process
@@ -142,11 +143,12 @@ class Gateway:
         networks = [ipaddress.ip_network(each) for each in self.config.metrics_networks]
         operators = OperatorEndpoints(process, self.siblings, networks)
         table = RoutingTable()
-        table.add("POST", "/v1/infer", InferEndpoint(process).begin, hot=True)
+        once = IdempotencyStore().wrap
+        table.add("POST", "/v1/infer", once(InferEndpoint(process).begin), hot=True)
         openai = OpenAIEndpoints(process)
-        table.add("POST", "/v1/chat/completions", openai.chat, hot=True)
-        table.add("POST", "/v1/completions", openai.completions, hot=True)
-        table.add("POST", "/v1/embeddings", openai.embeddings, hot=True)
+        table.add("POST", "/v1/chat/completions", once(openai.chat), hot=True)
+        table.add("POST", "/v1/completions", once(openai.completions), hot=True)
+        table.add("POST", "/v1/embeddings", once(openai.embeddings), hot=True)
         table.add("POST", "/v1/quote", QuoteEndpoint(process).begin)
         table.add("GET", "/v1/models", ModelsEndpoint(process).begin)
         table.add("GET", explain.PATH, ExplainEndpoint(process, self.siblings).begin)

@@ -55,13 +55,14 @@ class FleetRows:
         max_concurrency: int = 1,
         draining: bool = False,
         work_unit: str = "tokens",
+        protocol: str = "batch",
     ) -> None:
         """A replica that has run for an hour."""
         self.execute(
             "INSERT INTO fleet_replica (replica_id, version_id, address, protocol, weight,"
             " accelerator, runtime, work_unit, max_batch_size, max_batch_tokens,"
             " max_concurrency, draining, loaded_models, registered_at, heartbeat_at, started_at)"
-            " SELECT %s, v.id, %s, 'batch', 1, 'cpu', 'scripted', %s, %s, 16384, %s, %s, '[]',"
+            " SELECT %s, v.id, %s, %s, 1, 'cpu', 'scripted', %s, %s, 16384, %s, %s, '[]',"
             " now(), now(), now() - interval '1 hour'"
             " FROM fleet_modelversion v JOIN fleet_model m ON m.id = v.model_id"
             " WHERE m.name = %s AND v.name = %s"
@@ -69,6 +70,7 @@ class FleetRows:
             " draining = excluded.draining, max_concurrency = excluded.max_concurrency",
             replica_id,
             address,
+            protocol,
             work_unit,
             max_batch_size,
             max_concurrency,
