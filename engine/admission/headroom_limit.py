@@ -14,8 +14,10 @@ longer than it waited (Kaplan-Meier, `engine.stats.censored`). A client that gav
 
 States. *Under the SLO and full*: grows, faster the more headroom there is. *Under the SLO
 and not full* (in flight < 0.8 L): holds, since growth without demand is a limit that nobody
-tested; so L never passes 1.9 x the largest in flight. *Over the SLO*: shrinks, at most by
-half a second. *Too little finished*: holds, since silence is not evidence; and what was seen
+tested; so L never passes 1.9 x the largest in flight. *Over it*: shrinks, at most by half a
+second, unless hardly anybody is late: a planner that uses every deadline to the last
+millisecond has a p95 just below the SLO, and fewer in flight only leave it less to choose
+from. *Too little finished*: holds, since silence is not evidence; and what was seen
 is used once, or one bad second would shrink a quiet model ten times over. *Timeouts*: once the
 p95 lies beyond all that ended it counts as twice the SLO, and the limit falls to its floor,
 one batch. *Shrinking in vain*: undone (`engine.admission.reach`). After a version or hardware
@@ -29,7 +31,7 @@ from engine.admission.limit import DROPS
 from engine.admission.reach import Reach
 from engine.errors import InvalidInput, require_positive, require_range
 from engine.outcomes import Outcome
-from engine.stats.censored import censored_quantile
+from engine.stats.censored import censored_quantile, censored_share_above
 from engine.stats.histogram import LogHistogram
 
 
@@ -43,6 +45,7 @@ class HeadroomConfig:
     target_ratio: float = 0.8  # of the SLO: where the p95 is steered to
     gain: float = 0.5
     full_ratio: float = 0.8  # of the limit: in flight below this is no reason to grow
+    late_ratio: float = 0.02  # of the requests: fewer beyond the SLO are no reason to shrink
     drop_ratio: float = 2.0  # of the SLO: what a p95 beyond all answers counts as
     enough_samples: int = 40  # a p95 of fewer waits for more
     patience_ms: float = 10_000.0  # but no longer than this
@@ -54,6 +57,7 @@ class HeadroomConfig:
         require_range("target_ratio", self.target_ratio, 0.1, 1.0)
         require_range("gain", self.gain, 0.01, 1.0)
         require_range("full_ratio", self.full_ratio, 0.0, 1.0)
+        require_range("late_ratio", self.late_ratio, 0.0, 0.05)
         require_range("drop_ratio", self.drop_ratio, 1.0)
         require_range("enough_samples", self.enough_samples, 1)
         require_range("patience_ms", self.patience_ms, 0.0, unit="ms")
@@ -115,6 +119,7 @@ class HeadroomLimit:
             self.reason = f"held: only {ended} requests ended so far"
             return
         p95_ms = self._p95_ms = censored_quantile(self._answered, self._given_up, 0.95)
+        late_ratio = censored_share_above(self._answered, self._given_up, self.slo_ms)
         self._answered.clear()
         self._given_up.clear()
         self._since_ms = now_ms
@@ -142,6 +147,9 @@ class HeadroomLimit:
         told = f"p95 {p95_ms:.0f} ms against {target_ms:.0f} ms"
         if error > 0.0 and in_flight < config.full_ratio * before:
             self.reason = f"held: {told}, but only {in_flight} of {before:.0f} in flight"
+            return
+        if error < 0.0 and late_ratio <= config.late_ratio:
+            self.reason = f"held: {told}, but only {late_ratio:.1%} were late"
             return
         after = before * (1.0 + config.gain * error)
         if error < 0.0:

@@ -2,8 +2,10 @@
 
 `finish_*` are the only ways out for a ticket: each releases the permit by exactly one verb,
 moves the ledger, feeds the evidence and emits one `Deliver`. The permit's verb follows the
-outcome: served -> succeed (a latency sample), timed out -> drop (congestion), everything
-else -> ignore (a fast failure must never read as a latency improvement).
+outcome: served -> succeed (a latency sample), timed out on a replica -> drop (congestion),
+everything else -> ignore (a fast failure must never read as a latency improvement). What
+the planner gave up in the queue is ignored too: shedding is its way of keeping the others
+in time, and a limit that read it as congestion would refuse at random what it sheds by worth.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ at each duration at which something ended, where whoever was cut short is at ris
 moment and not beyond. Source: Kaplan, Meier, JASA 53 (1958).
 """
 
-from engine.stats.histogram import LogHistogram, value_of
+from collections.abc import Iterator
+
+from engine.stats.histogram import LogHistogram, bucket_of, value_of
 
 
 def censored_quantile(ended: LogHistogram, cut_short: LogHistogram, q: float) -> float | None:
@@ -19,6 +21,25 @@ def censored_quantile(ended: LogHistogram, cut_short: LogHistogram, q: float) ->
 
     None where so many were cut short that it lies beyond everything that was seen to end.
     """
+    for bucket, running in _running(ended, cut_short):
+        if running <= 1.0 - q + 1e-12:
+            return value_of(bucket)
+    return None
+
+
+def censored_share_above(ended: LogHistogram, cut_short: LogHistogram, value: float) -> float:
+    """The share of the full durations that are longer than `value`."""
+    last = bucket_of(value)
+    share = 1.0
+    for bucket, running in _running(ended, cut_short):
+        if bucket > last:
+            break
+        share = running
+    return share
+
+
+def _running(ended: LogHistogram, cut_short: LogHistogram) -> Iterator[tuple[int, float]]:
+    """The share still running after each bucket in which something ended."""
     ends = ended.to_sparse()
     cuts = cut_short.to_sparse()
     at_risk = ended.count + cut_short.count
@@ -27,7 +48,5 @@ def censored_quantile(ended: LogHistogram, cut_short: LogHistogram, q: float) ->
         ending = ends.get(bucket, 0)
         if ending:
             running *= 1.0 - ending / at_risk
-            if running <= 1.0 - q + 1e-12:
-                return value_of(bucket)
+            yield bucket, running
         at_risk -= ending + cuts.get(bucket, 0)
-    return None

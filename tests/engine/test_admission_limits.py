@@ -179,6 +179,17 @@ def test_clients_that_waited_out_the_objective_are() -> None:
     assert limit.value == 32.0
 
 
+def test_a_planner_that_uses_every_deadline_to_the_last_is_left_alone() -> None:
+    limit = HeadroomLimit(900.0)
+    rng = random.Random(2)
+    for second in range(1, 60):
+        for n in range(200):
+            limit.observe(rng.uniform(60.0, 899.0), Outcome.SUCCESS, 1000.0 * second + n)
+        limit.tick(200, 1000.0 * second + 999.0)
+    assert limit.value == 256.0
+    assert "were late" in limit.reason
+
+
 def test_one_bad_second_of_a_quiet_model_is_counted_once() -> None:
     limit = HeadroomLimit(1000.0)
     for n in range(60):
