@@ -89,7 +89,7 @@ async def test_embeddings_come_as_floats_and_as_base64(scene: Scene) -> None:
         answer = await scene.client.embeddings.create(
             model="m", input=texts, encoding_format="float"
         )
-        assert [item.embedding for item in answer.data][0] == [1.0, 0.0]
+        assert all(item.embedding == [1.0, 0.0] for item in answer.data)
 
 
 async def test_models_are_listed(scene: Scene) -> None:
@@ -144,14 +144,12 @@ async def test_an_error_as_the_first_event_becomes_a_status(scene: Scene) -> Non
     for upstream in scene.upstreams:
         upstream.behave(first_event_error=True)
     with pytest.raises(openai.InternalServerError) as caught:
-        stream = await scene.client.with_options(timeout=5.0).chat.completions.create(
+        await scene.client.chat.completions.create(
             model="m",
             messages=HELLO,
             stream=True,
             extra_headers={"x-halcyon-deadline-ms": "400"},
         )
-        async for _ in stream:
-            pass
     assert caught.value.status_code in (503, 504)
 
 
