@@ -174,6 +174,7 @@ class Gate:
         most requests so far: the view is made once a second on the loop that serves."""
         accounts = list(self._accounts.values()) or [self._anyone]
         if len(accounts) > MOST_TENANTS_SHOWN:
+            accounts = [a for a in accounts if a.requests_taken or a.refused]
             accounts = heapq.nlargest(MOST_TENANTS_SHOWN, accounts, key=_BUSIEST)
         return [account.view(now_ms) for account in accounts]
 
