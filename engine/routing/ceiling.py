@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from engine.errors import require_positive, require_range
+from engine.types import Protocol
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -146,3 +147,37 @@ class LearnedCeiling:
         self._sum_ms = 0.0
         self._peak = 0
         self._cut = False
+
+
+class Ceiling:
+    """What a replica takes at once: declared, or learned where its protocol does not say."""
+
+    __slots__ = ("_config", "_declared", "_learned")
+
+    def __init__(self, config: CeilingConfig, protocol: Protocol, declared: int) -> None:
+        self._config = config
+        self._declared = declared
+        self._learned: LearnedCeiling | None = None
+        self.declare(protocol, declared)
+
+    @property
+    def value(self) -> int:
+        return self._declared if self._learned is None else self._learned.value
+
+    def declare(self, protocol: Protocol, most: int) -> None:
+        """Registration or a report says so: the value, or the bound of what is learned."""
+        self._declared = most
+        if protocol is not Protocol.OPENAI:
+            self._learned = None
+        elif self._learned is None:
+            self._learned = LearnedCeiling(self._config, most)
+        else:
+            self._learned.set_most(most)
+
+    def answered(self, latency_ms: float, in_flight: int, now_ms: float) -> None:
+        if self._learned is not None:
+            self._learned.answered(latency_ms, in_flight, now_ms)
+
+    def busy(self, in_flight: int, now_ms: float) -> None:
+        if self._learned is not None:
+            self._learned.busy(in_flight, now_ms)

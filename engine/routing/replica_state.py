@@ -14,58 +14,41 @@ the *learning* starts afresh where another process answers under the old name.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 
 from engine.errors import BrokenInvariant
 from engine.outcomes import Outcome
-from engine.routing import replica_view
-from engine.routing.backpressure import Backpressure, BackpressureConfig
-from engine.routing.breaker import Breaker, BreakerConfig, BreakerState
-from engine.routing.ceiling import CeilingConfig, LearnedCeiling
+from engine.routing import hard_gate, replica_view
+from engine.routing.backpressure import Backpressure
+from engine.routing.breaker import Breaker, BreakerState
+from engine.routing.ceiling import Ceiling
 from engine.routing.eligibility import WhyNot
-from engine.routing.health import HealthConfig, HealthScore, Vitals
+from engine.routing.health import HealthScore, Vitals
 from engine.routing.lease import Lease
-from engine.routing.panic import PanicConfig, PanicPace
-from engine.routing.peak_ewma import PeakEwma, PeakEwmaConfig
-from engine.routing.slow_start import SlowStart, SlowStartConfig
+from engine.routing.panic import PanicPace
+from engine.routing.peak_ewma import PeakEwma
+from engine.routing.process import Process
+from engine.routing.replica_config import DEFAULT_CONFIG, ReplicaConfig
+from engine.routing.silence import Silence
+from engine.routing.slow_start import SlowStart
 from engine.routing.surroundings import Alone, Surroundings
 from engine.stats.window import RotatingHistogram
-from engine.types import Protocol, ReplicaSpec
+from engine.types import ReplicaSpec
 from engine.view import ReplicaView
-
-_SAME_PROCESS_MS = 2_000.0  # reported ages differ by this much between honest snapshots
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class ReplicaConfig:
-    """The knobs of the parts, in one hand."""
-
-    breaker: BreakerConfig = field(default_factory=BreakerConfig)
-    latency: PeakEwmaConfig = field(default_factory=PeakEwmaConfig)
-    backpressure: BackpressureConfig = field(default_factory=BackpressureConfig)
-    slow_start: SlowStartConfig = field(default_factory=SlowStartConfig)
-    ceiling: CeilingConfig = field(default_factory=CeilingConfig)
-    panic: PanicConfig = field(default_factory=PanicConfig)
-    health: HealthConfig = field(default_factory=HealthConfig)
-
-
-DEFAULT_CONFIG = ReplicaConfig()
 
 
 class ReplicaState:
     """One replica as this gateway sees it. `slot` is its place in the roster's free list."""
 
     __slots__ = (
-        "_last_byte_ms",
-        "_learned",
+        "_places",
+        "_process",
         "_rng",
-        "_started_ms",
+        "_silence",
         "batches",
         "breaker",
         "busy",
         "ceiling",
         "config",
-        "declared",
         "gpu_memory_ratio",
         "health",
         "in_flight",
@@ -108,57 +91,28 @@ class ReplicaState:
         self.health = HealthScore(config.health)
         self.recent = RotatingHistogram(60_000.0, 12)
         self.last_success_ms: float | None = None
-        self._last_byte_ms = -1.0
+        self._silence = Silence()
         self.surroundings: Surroundings = Alone()
         self.slot = -1
-        self._learned: LearnedCeiling | None = None
-        self.declared = self.ceiling = 1
-        self._declare(spec.max_concurrency)
+        self._places = Ceiling(config.ceiling, spec.protocol, spec.max_concurrency)
+        self.ceiling = self._places.value
         self.loaded_models = spec.loaded_models
         self.gpu_memory_ratio = spec.gpu_memory_ratio
-        self._started_ms = now_ms - 1000.0 * (spec.age_s or 0.0)
-        self.slow_start.begin(self._started_ms, config.slow_start.ramp_ms)
+        self._process = Process(spec, now_ms)
+        self.slow_start.begin(self._process.started_ms, config.slow_start.ramp_ms)
 
     # -- asking ----------------------------------------------------------------------
 
     def why_not(self, now_ms: float) -> WhyNot | None:
         """Why it may not be sent anything now, or None where it may."""
-        if self.spec.draining:
-            return WhyNot.DRAINING
-        if not self.ready:
-            return WhyNot.NOT_READY
-        reason = None
-        if self.breaker.state is not BreakerState.CLOSED:
-            reason = self.breaker.why_not(now_ms)
-            if reason is not None and self.surroundings.panic:
-                if now_ms >= self.pace.until_ms:
-                    reason = WhyNot.PROBING if self.pace.full(self.in_flight) else None
-                elif reason is WhyNot.PROBING:
-                    reason = WhyNot.BREAKER_OPEN
-            if reason is not None:
-                return reason
-        if now_ms < self.busy.until_ms:
-            return WhyNot.BACKPRESSURE
-        if self.in_flight >= self.ceiling:
-            return WhyNot.CEILING
-        return None
-
-    def opens_ms(self, reason: WhyNot, now_ms: float) -> float:
-        """When a timed `reason` will be over."""
-        if reason is WhyNot.BACKPRESSURE:
-            return self.busy.until_ms
-        if self.surroundings.panic:
-            if self.breaker.state is BreakerState.HALF_OPEN:
-                return self.pace.until_ms
-            return min(self.pace.until_ms, self.breaker.open_until_ms)
-        return self.breaker.open_until_ms
+        return hard_gate.why_not(self, now_ms)
 
     def ready_in_ms(self, now_ms: float) -> float:
         """How long until it may be sent something, where time alone decides; else 0."""
         reason = self.why_not(now_ms)
         if reason is None or not reason.is_timed:
             return 0.0
-        return max(self.opens_ms(reason, now_ms) - now_ms, 0.0)
+        return max(hard_gate.opens_ms(self, reason) - now_ms, 0.0)
 
     def is_ready(self, now_ms: float) -> bool:
         """Whether it can serve: it may be full, but nothing is wrong with it."""
@@ -173,9 +127,11 @@ class ReplicaState:
             latency_ms = self.latency.read_ms(self.surroundings.median_ms, True, now_ms)
         return (in_flight + self.queued + 1) * latency_ms / self.weight
 
-    def load(self, now_ms: float) -> float:
-        """Load alone, weighted by inverse health: what update traffic is balanced by."""
-        return (self.in_flight + self.queued + 1) / (self.weight * max(self.healthy(now_ms), 0.05))
+    def load(self, now_ms: float, model: str | None = None) -> float:
+        """Load weighted by inverse health, which a resident `model` raises."""
+        self.healthy(now_ms)
+        rank = self.health.rank(model is not None and model in self.loaded_models)
+        return (self.in_flight + self.queued + 1) / (self.weight * max(rank, 0.05))
 
     def healthy(self, now_ms: float) -> float:
         """The health score, refreshed where it is stale."""
@@ -197,7 +153,7 @@ class ReplicaState:
 
     def age_ms(self, now_ms: float) -> float:
         """Since its process started, as far as anybody said."""
-        return now_ms - self._started_ms
+        return now_ms - self._process.started_ms
 
     def view(self, now_ms: float) -> ReplicaView:
         """The live view's row of this replica."""
@@ -237,7 +193,9 @@ class ReplicaState:
                 self.pace.faulted(self._rng, now_ms)
             elif outcome is Outcome.DEADLINE or outcome is Outcome.CANCELLED:
                 self.latency.at_least(elapsed_ms, now_ms)
-                silent = outcome is Outcome.DEADLINE and self._is_silent(lease, elapsed_ms)
+                if outcome is Outcome.DEADLINE:
+                    usual_ms = self.latency.typical_ms or surroundings.median_ms
+                    silent = self._silence.since(lease.taken_ms, elapsed_ms, usual_ms)
                 if silent:
                     self.pace.faulted(self._rng, now_ms)
             breaker.record(
@@ -261,15 +219,14 @@ class ReplicaState:
 
     def answered(self, now_ms: float) -> None:
         """A byte came: whatever else is wrong, it is not hanging."""
-        self._last_byte_ms = now_ms
+        self._silence.broken(now_ms)
 
     def backpressure(self, retry_after_ms: float | None, now_ms: float) -> None:
         """It said busy. Not a fault: it is left alone for a moment, nothing more."""
-        self._last_byte_ms = now_ms
+        self._silence.broken(now_ms)
         self.busy.busy(retry_after_ms, self._rng, now_ms)
-        if self._learned is not None:
-            self._learned.busy(self.in_flight + 1, now_ms)
-            self.ceiling = self._learned.value
+        self._places.busy(self.in_flight + 1, now_ms)
+        self.ceiling = self._places.value
         self.surroundings.changed(self, now_ms)
 
     def reported_queue(self, queued: int | None) -> None:
@@ -312,29 +269,13 @@ class ReplicaState:
             self.loaded_models = spec.loaded_models
         if spec.gpu_memory_ratio is not None:
             self.gpu_memory_ratio = spec.gpu_memory_ratio
-        moved = spec.address != old.address or spec.version != old.version
-        if spec.age_s is not None:
-            started_ms = now_ms - 1000.0 * spec.age_s
-            moved = moved or started_ms > self._started_ms + _SAME_PROCESS_MS
-            if moved or old.age_s is None:
-                self._started_ms = started_ms
-        elif moved:
-            self._started_ms = now_ms
-        if moved:
+        if self._process.is_replaced(spec, now_ms):
             self._forget()
         self.surroundings.changed(self, now_ms)
 
     def _declare(self, max_concurrency: int) -> None:
-        self.declared = max_concurrency
-        if self.spec.protocol is Protocol.OPENAI:
-            if self._learned is None:
-                self._learned = LearnedCeiling(self.config.ceiling, max_concurrency)
-            else:
-                self._learned.set_most(max_concurrency)
-            self.ceiling = self._learned.value
-        else:
-            self._learned = None
-            self.ceiling = max_concurrency
+        self._places.declare(self.spec.protocol, max_concurrency)
+        self.ceiling = self._places.value
 
     def _forget(self) -> None:
         self.breaker.forget()
@@ -342,24 +283,19 @@ class ReplicaState:
         self.pace.succeeded()
         self.ready = True
         self.queued = 0
-        self.slow_start.begin(self._started_ms, self.config.slow_start.ramp_ms)
+        self.slow_start.begin(self._process.started_ms, self.config.slow_start.ramp_ms)
 
     def _succeeded(self, elapsed_ms: float, in_flight: int, now_ms: float) -> None:
         self.batches += 1
-        self.last_success_ms = self._last_byte_ms = now_ms
+        self.last_success_ms = now_ms
+        self._silence.broken(now_ms)
         self.latency.observe(elapsed_ms, now_ms)
         self.recent.record(elapsed_ms, now_ms)
         self.busy.free()
         self.pace.succeeded()
-        if self._learned is not None:
-            self._learned.answered(elapsed_ms, in_flight, now_ms)
-            self.ceiling = self._learned.value
+        self._places.answered(elapsed_ms, in_flight, now_ms)
+        self.ceiling = self._places.value
 
     def _healed(self, now_ms: float) -> None:
         self.latency.forgive()
         self.slow_start.begin(now_ms, self.config.slow_start.recovery_ms)
-
-    def _is_silent(self, lease: Lease, elapsed_ms: float) -> bool:
-        """No byte since the lease was taken, though it usually takes less than that."""
-        usual_ms = self.latency.typical_ms or self.surroundings.median_ms
-        return self._last_byte_ms < lease.taken_ms and (usual_ms is None or elapsed_ms >= usual_ms)

@@ -18,6 +18,7 @@ they are more than half (see `panic`).
 
 from heapq import heappop, heappush
 
+from engine.routing import hard_gate
 from engine.routing.breaker import BreakerState
 from engine.routing.panic import PanicConfig
 from engine.routing.replica_state import ReplicaState
@@ -169,7 +170,7 @@ class Roster:
         elif reason.is_timed:
             place = _TIMED
             capacity = 0
-            until_ms = replica.opens_ms(reason, now_ms)
+            until_ms = hard_gate.opens_ms(replica, reason)
             if until_ms != entry.until_ms:
                 entry.until_ms = until_ms
                 self._sequence += 1

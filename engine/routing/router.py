@@ -15,6 +15,7 @@ its cost does not grow with the fleet.
 
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 from engine.errors import require_range
 from engine.routing import p2c
@@ -99,11 +100,11 @@ class Router:
             replica = next(iter(roster.probing))
             scored = ((replica, replica.score(now_ms)),)
             return RouteDecision(replica, Rule.PROBE, scored, roster.panic)
-        rate = _score
+        rate: p2c.Rate = _score
         rule = Rule.TWO_CHOICES
         if strategy is not Strategy.PEAK_EWMA or request_type is RequestType.UPDATE:
             if request_type is RequestType.UPDATE or strategy is Strategy.LEAST_LOADED:
-                rate = _load
+                rate = _load if model is None else partial(ReplicaState.load, model=model)
                 rule = Rule.LEAST_LOADED
             elif strategy is Strategy.AFFINITY and key is not None:
                 wish = Preference(

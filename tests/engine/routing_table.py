@@ -6,7 +6,8 @@ from collections import Counter
 from engine.outcomes import Outcome
 from engine.routing.breaker import BreakerConfig
 from engine.routing.lease import Lease
-from engine.routing.replica_state import DEFAULT_CONFIG, ReplicaConfig, ReplicaState
+from engine.routing.replica_config import DEFAULT_CONFIG, ReplicaConfig
+from engine.routing.replica_state import ReplicaState
 from engine.routing.router import Router, RouterConfig
 from engine.types import ReplicaSpec
 

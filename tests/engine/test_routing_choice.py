@@ -211,6 +211,18 @@ def test_updates_avoid_the_unhealthy_of_two_equally_loaded_replicas() -> None:
     assert chosen["well"] == 200
 
 
+def test_updates_of_a_model_prefer_the_replica_that_has_it_in_memory() -> None:
+    states = [replica("a", loaded_models=frozenset({"x"})), replica("b")]
+    made = router(states)
+    for state in states:
+        end(state, Outcome.SUCCESS, 100.0, 50.0)
+    options = {"request_type": RequestType.UPDATE, "model": "x"}
+    assert shares(made, 100, 100.0, **options)["a"] == 100
+    for _ in range(2):
+        states[0].acquire(100.0)
+    assert shares(made, 100, 100.0, **options)["b"] == 100
+
+
 def test_nothing_is_chosen_among_the_draining_and_the_down_and_the_router_says_so() -> None:
     draining, down = replica("draining", draining=True), replica("down")
     down.report(0.0, ready=False)
