@@ -19,6 +19,7 @@ from engine.errors import InvalidInput
 
 _RESULTS = Path(__file__).parent / "results"
 _DEFAULT_SEED = 0xC0FFEE
+_FILE_WIDTH = 160  # of tables that go to a pipe
 
 
 def _parser(found: Found) -> argparse.ArgumentParser:
@@ -74,7 +75,7 @@ def _run(bench: Bench, args: argparse.Namespace, argv: list[str]) -> Report:
     if args.json:
         print(report.to_json())
     else:
-        console = Console()
+        console = Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)
         report.print(console)
         console.print(f"written: {', '.join(str(path) for path in paths)}", highlight=False)
     return report

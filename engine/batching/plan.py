@@ -20,11 +20,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 
 from engine.batching.arrivals import ArrivalRing
 from engine.batching.former import Device
 
-_LENGTHS = 18
+_LENGTHS = 14
 _SHORTEST_RATIO = 1.25  # of the smallest fixed cost: below it a slot does next to nothing
 _SPARE_RATIO = 1.6  # capacity wanted above the offered work, so that bursts clear fast
 _ROOM_RATIO = 1.05  # theta admits this much more work than the capacity: fillers get taken too
@@ -51,6 +52,11 @@ class SlotPlan:
     def mode(self) -> str:
         return "edf" if self.theta == math.inf else "goodput"
 
+    def numbers(self) -> dict[str, float | str | None]:
+        """The plan as the view and the decision record show it."""
+        theta = self.theta if self.theta < math.inf else None
+        return {"mode": self.mode, "slot_ms": self.slot_ms, "theta": theta}
+
 
 def first_plan(devices: Sequence[Device]) -> SlotPlan:
     """Before any traffic: room for three times the fixed cost."""
@@ -63,10 +69,10 @@ def make_plan(ring: ArrivalRing, devices: Sequence[Device], now_ms: float) -> Sl
     span_ms = ring.span_ms(now_ms)
     if len(ring.items) < _LEAST_ARRIVALS or span_ms <= 0.0 or not devices:
         return None
-    keys, works, weights, patiences, _ = zip(*sorted(ring.items), strict=True)
-    work_sums = list(accumulate(works))
-    weight_sums = list(accumulate(weights))
-    deadlines = sorted(patiences)
+    arrivals = sorted(ring.items, key=itemgetter(0))
+    work_sums = list(accumulate([item[1] for item in arrivals]))
+    weight_sums = list(accumulate([item[2] for item in arrivals]))
+    deadlines = sorted([item[3] for item in arrivals])
     deadline_sums = [0.0, *accumulate(deadlines)]
     fleet = _Fleet(devices)
     stretch = 1.0 + max(device.cost.deviation_ratio for device in devices)
@@ -94,8 +100,8 @@ def make_plan(ring: ArrivalRing, devices: Sequence[Device], now_ms: float) -> Sl
     )
     return SlotPlan(
         slot_ms=best_ms,
-        theta=keys[admitted] if admitted < len(keys) else math.inf,
-        small_key=keys[int(_SMALL_QUANTILE * len(keys))],
+        theta=arrivals[admitted][0] if admitted < len(arrivals) else math.inf,
+        small_key=arrivals[int(_SMALL_QUANTILE * len(arrivals))][0],
         load_ratio=work_sums[-1] / capacity if capacity > 0.0 else None,
     )
 

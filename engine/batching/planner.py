@@ -2,14 +2,16 @@
 
 It composes the parts, one decision each:
 
-    plan.py           how long a slot is, and which sizes are worth serving (every 0.4 s)
+    outlook.py        what arrives, and the plan for it: how long a slot is (plan.py), which
+                      sizes are worth serving, and when a request is hopeless (feasibility.py)
+    worth.py          what a request is worth, and who is weighed as if it were small
     queues.py         TIGHT, FILL, BIG: who joins first (token pools)
     length_queues.py  members of like length together (padded pools)
     queue.py          earliest deadline first (pools of one request at a time)
     form.py           whether one more request still fits this batch
     patience.py       go now, or wait for the clients that were just answered
     lanes.py          bulk work, and how it gets its turn
-    lottery.py        who is weighed as if it were small
+    halves.py         members of a batch that failed whole
     agenda.py         when time alone makes an entry tight, or hopeless
 
 Below saturation this is earliest deadline first; past it, goodput per device-millisecond.
@@ -24,25 +26,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.batching.agenda import Agenda
-from engine.batching.arrivals import ArrivalRing
-from engine.batching.feasibility import latest_start_ms
 from engine.batching.form import Draft
 from engine.batching.former import BatchPlan, Device, Queued, Wait
 from engine.batching.halves import Halves
 from engine.batching.lanes import BulkLane, LaneConfig
 from engine.batching.length_queues import LengthQueues
-from engine.batching.lottery import SizeLottery
+from engine.batching.outlook import Outlook
 from engine.batching.patience import Patience
-from engine.batching.plan import SlotPlan, first_plan, make_plan
+from engine.batching.plan import SlotPlan
 from engine.batching.queue import EdfQueue, Queue
 from engine.batching.queues import TIGHT_SLOTS, SlotQueues
-from engine.batching.scouts import scouts
+from engine.batching.worth import Objective, Worth
 from engine.errors import InvalidInput, require_positive, require_range
 from engine.types import FlushReason, Lane, WorkUnit
 
-_REPLAN_ARRIVALS = 64  # a plan is not worth making anew for fewer
-_REPLAN_PER_DEVICE_MS = 2.0
-_CONFIRMED_MS = 10_000.0  # predictions that nothing confirmed for so long refuse nobody
+_SLACK = 64  # entries that left may linger in the line of arrivals, up to as many again
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -54,9 +52,10 @@ class PlannerConfig:
     were small: 0 serves the most requests, 0.1 keeps a floor for large ones.
     """
 
+    objective: Objective = Objective.REQUESTS
     size_lottery: float = 0.1
     overrun_ratio: float = 1.4
-    replan_ms: float = 400.0
+    replan_ms: float = 500.0
     lanes: LaneConfig = field(default_factory=LaneConfig)
 
     def __post_init__(self) -> None:
@@ -72,49 +71,52 @@ class GoodputPlanner:
         "_agenda",
         "_bulk",
         "_config",
-        "_confirmed_ms",
         "_count",
-        "_devices",
         "_halves",
         "_line",
-        "_lost",
-        "_lottery",
         "_now_ms",
+        "_outlook",
         "_patience",
-        "_plan",
-        "_planned_at",
         "_queue",
-        "_replan_at_ms",
-        "_ring",
-        "_scouts",
         "_waited",
         "_work",
+        "_worth",
     )
 
     def __init__(self, config: PlannerConfig | None = None, secret: bytes = b"") -> None:
-        self._config = config or PlannerConfig()
-        self._lottery = SizeLottery(self._config.size_lottery, secret)
-        self._ring = ArrivalRing()
+        config = config or PlannerConfig()
+        self._config = config
+        self._worth = Worth(config.objective, config.size_lottery, secret)
+        self._outlook = Outlook(config.replan_ms)
         self._agenda = Agenda()
-        self._bulk = BulkLane(self._config.lanes)
+        self._bulk = BulkLane(config.lanes)
         self._patience = Patience()
         self._halves = Halves()
         self._queue: Queue = SlotQueues()
-        self._devices: list[Device] = []
-        self._scouts: list[Device] = []
-        self._plan = first_plan(())
-        self._planned_at = 0
-        self._replan_at_ms = -math.inf
-        self._confirmed_ms = -math.inf
         self._line: deque[Queued] = deque()  # in order of arrival
         self._count = 0
         self._work = 0.0
-        self._lost: list[Queued] = []
         self._waited = False
         self._now_ms = 0.0
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def plan(self) -> SlotPlan:
+        """The plan in force."""
+        return self._outlook.plan
+
+    def set_devices(self, devices: Sequence[Device], now_ms: float) -> None:
+        """The devices that serve this queue now. What waits is kept."""
+        self._outlook.set_devices(devices)
+        kind = _queue_for(devices)
+        if type(self._queue) is not kind:
+            waiting = self._queue.entries()
+            self._queue = kind()
+            for entry in waiting:
+                self._queue.put(entry, self._key(entry), now_ms)
+        self._queue.follow(self.plan)
 
     # -- coming in -------------------------------------------------------------------
 
@@ -123,29 +125,28 @@ class GoodputPlanner:
         work = entry.work
         if not (0.0 < work < math.inf and entry.items >= 1 and entry.weight > 0.0):
             raise InvalidInput("work", work, "must be finite and > 0, with items >= 1, weight > 0")
-        self._now_ms = now_ms
-        hopeless_ms = self._hopeless_at_ms(entry, now_ms)  # before anything is kept: it may raise
-        size_key = work / entry.weight
-        bulk = entry.lane is Lane.BULK
-        if not bulk and self._lottery.share > 0.0 and self._lottery.wins(entry.identity()):
-            size_key = min(size_key, self._plan.small_key)
-        self._count += 1
-        self._work += work
-        entry.queued = True
-        self._line.append(entry)
-        if not bulk and not entry.tried:
-            self._ring.add(size_key, work, entry.weight, entry.deadline_ms - now_ms, now_ms)
-            self._patience.arrived(now_ms)
-        tight_ms = TIGHT_SLOTS * self._plan.slot_ms
+        outlook = self._outlook
+        hopeless_ms = outlook.hopeless_at_ms(entry, now_ms)  # first of all: it may raise
+        key = self._key(entry)
+        tight_ms = TIGHT_SLOTS * outlook.plan.slot_ms
         moment_ms = entry.deadline_ms - tight_ms
         if entry.split_group is not None:
             self._halves.put(entry)
             moment_ms = hopeless_ms
-        elif bulk:
-            self._bulk.put(entry, size_key)
+        elif entry.lane is Lane.BULK:
+            self._bulk.put(entry, key)
             moment_ms = self._bulk.ages_at_ms(entry, tight_ms)
         else:
-            self._queue.put(entry, size_key, now_ms)
+            self._queue.put(entry, key, now_ms)
+            if not entry.tried:  # a retry is no news about the traffic
+                weight = self._worth.weight(entry)
+                outlook.ring.add(key, work, weight, entry.deadline_ms - now_ms, now_ms)
+                self._patience.arrived(now_ms)
+        self._now_ms = now_ms
+        self._count += 1
+        self._work += work
+        entry.queued = True
+        self._line.append(entry)
         self._agenda.note(moment_ms if now_ms < moment_ms < hopeless_ms else hopeless_ms, entry)
         if self._count & 63 == 0:
             self._compact()
@@ -158,43 +159,32 @@ class GoodputPlanner:
         self._compact()
         return True
 
+    def _key(self, entry: Queued) -> float:
+        return self._worth.key(entry, self._outlook.plan.small_key)
+
     # -- time ------------------------------------------------------------------------
 
     def expire(self, now_ms: float) -> list[Queued]:
         """Remove and return what no device can serve in time any more; move what became tight."""
         self._now_ms = now_ms
-        lost, self._lost = self._lost, []
+        lost: list[Queued] = []
         agenda = self._agenda
         while (entry := agenda.due(now_ms)) is not None:
-            hopeless_ms = self._hopeless_at_ms(entry, now_ms)
+            hopeless_ms = self._outlook.hopeless_at_ms(entry, now_ms)
             if hopeless_ms <= now_ms:
                 self._forget(entry)
                 lost.append(entry)
                 continue
             agenda.note(hopeless_ms, entry)
-            if entry.split_group is None:
-                self._hasten(entry, now_ms)
+            if self._bulk.holds(entry):
+                self._queue.put(entry, self._key(entry), now_ms)
+            elif entry.split_group is None:
+                self._queue.tighten(entry, now_ms)
         return lost
 
     def next_wake_ms(self, now_ms: float) -> float | None:
         """The next moment of a queued entry."""
         return self._agenda.next_ms()
-
-    def _hasten(self, entry: Queued, now_ms: float) -> None:
-        if self._bulk.holds(entry):
-            self._queue.put(entry, entry.work / entry.weight, now_ms)
-        else:
-            self._queue.tighten(entry, now_ms)
-
-    def _hopeless_at_ms(self, entry: Queued, now_ms: float) -> float:
-        """When to give up: by prediction, or at its deadline where nothing confirms those."""
-        if not self._devices or not self._trusts(now_ms):
-            return entry.deadline_ms
-        devices = self._devices if entry.tried else self._scouts
-        return latest_start_ms(entry, devices)
-
-    def _trusts(self, now_ms: float) -> bool:
-        return now_ms - self._confirmed_ms < _CONFIRMED_MS
 
     # -- going out -------------------------------------------------------------------
 
@@ -203,9 +193,10 @@ class GoodputPlanner:
         if self._count == 0:
             return None
         self._now_ms = now_ms
-        self._replan(now_ms)
-        limit_ms = self._config.overrun_ratio * self._plan.slot_ms
-        probe = not self._trusts(now_ms)
+        outlook = self._outlook
+        if outlook.replan(now_ms):
+            self._queue.follow(outlook.plan)
+        limit_ms = self._config.overrun_ratio * outlook.plan.slot_ms
         half = self._halves.form(device, now_ms)
         if half is not None:
             return self._leave(half, FlushReason.IDLE)
@@ -213,7 +204,7 @@ class GoodputPlanner:
         if until_ms is not None:
             self._waited = True
             return Wait(until_ms=until_ms, why="the clients just answered are expected back")
-        draft = Draft(device, now_ms, limit_ms, probe=probe)
+        draft = Draft(device, now_ms, limit_ms, probe=not outlook.trusts(now_ms))
         self._bulk.spend(draft)
         self._queue.fill(draft, now_ms)
         if not draft.closed:
@@ -235,21 +226,16 @@ class GoodputPlanner:
 
     def _reason(self, draft: Draft) -> FlushReason:
         if draft.full:
-            saturated = self._plan.theta < math.inf
+            saturated = self.plan.theta < math.inf
             return FlushReason.GOODPUT if saturated else FlushReason.SATURATED
         if draft.cut_by_deadline:
             return FlushReason.DEADLINE
         return FlushReason.LINGER if self._waited else FlushReason.IDLE
 
     def _leave(self, draft: Draft, reason: FlushReason) -> BatchPlan:
-        plan = self._plan
-        numbers: dict[str, float | str | None] = {
-            "mode": plan.mode,
-            "slot_ms": plan.slot_ms,
-            "theta": plan.theta if plan.theta < math.inf else None,
-            "queued_before": float(self._count),
-            "slack_ms": draft.deadline_ms - self._now_ms - draft.run_ms,
-        }
+        numbers = self.plan.numbers()
+        numbers["queued_before"] = float(self._count)
+        numbers["slack_ms"] = draft.deadline_ms - self._now_ms - draft.run_ms
         for entry in draft.members:
             self._forget(entry)
         self._bulk.earn(draft.run_ms)
@@ -265,58 +251,21 @@ class GoodputPlanner:
     def on_finished(self, answered: int, now_ms: float) -> None:
         """A batch ended well: predictions are confirmed, and its clients may be back at once."""
         if answered > 0:
-            self._confirmed_ms = now_ms
+            self._outlook.confirm(now_ms)
         self._patience.finished(answered, now_ms)
-
-    # -- configuration and plans -----------------------------------------------------
-
-    def set_devices(self, devices: Sequence[Device], now_ms: float) -> None:
-        """The devices that serve this queue now. What waits is kept."""
-        self._devices = list(devices)
-        self._scouts = scouts(self._devices)
-        if not self._ring.total:
-            self._plan = first_plan(self._devices)
-        kind = _queue_for(self._devices)
-        if type(self._queue) is not kind:
-            waiting = self._queue.entries()
-            self._queue = kind()
-            for entry in waiting:
-                self._queue.put(entry, entry.work / entry.weight, now_ms)
-        self._queue.follow(self._plan)
-        self._replan_at_ms = -math.inf
-
-    def _replan(self, now_ms: float) -> None:
-        if now_ms < self._replan_at_ms or self._ring.total - self._planned_at < _REPLAN_ARRIVALS:
-            return
-        plan = make_plan(self._ring, self._devices, now_ms)
-        self._planned_at = self._ring.total
-        self._replan_at_ms = now_ms + max(
-            self._config.replan_ms, _REPLAN_PER_DEVICE_MS * len(self._devices)
-        )
-        self._scouts = scouts(self._devices)
-        if plan is not None:
-            self._plan = plan
-            self._queue.follow(plan)
 
     # -- telling ---------------------------------------------------------------------
 
-    @property
-    def plan(self) -> SlotPlan:
-        """The plan in force."""
-        return self._plan
-
     def numbers(self) -> dict[str, float | str | None]:
         """The mode in force and what it rests on. Work in the runtime's unit, times in ms."""
-        plan = self._plan
-        return {
-            "mode": plan.mode if self._count else "idle",
-            "slot_ms": plan.slot_ms,
-            "theta": plan.theta if plan.theta < math.inf else None,
-            "load_ratio": plan.load_ratio,
-            "queued_work": self._work,
-            "oldest_ms": self._oldest_ms(),
-            "return_ratio": self._patience.return_ratio,
-        }
+        numbers = self.plan.numbers()
+        if not self._count:
+            numbers["mode"] = "idle"
+        numbers["load_ratio"] = self.plan.load_ratio
+        numbers["queued_work"] = self._work
+        numbers["oldest_ms"] = self._oldest_ms()
+        numbers["return_ratio"] = self._patience.return_ratio
+        return numbers
 
     def _oldest_ms(self) -> float | None:
         """How long the entry at the head of the line has waited."""
@@ -340,7 +289,7 @@ class GoodputPlanner:
         self._queue.compact(live)
         self._bulk.compact(live)
         self._halves.compact()
-        if len(self._line) > 2 * live + 64:
+        if len(self._line) > 2 * live + _SLACK:
             self._line = deque(entry for entry in self._line if entry.slot is not None)
 
 
