@@ -19,7 +19,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 urlpatterns += [
     path("", include(table))
-    for table in ("rollouts.urls", "rollouts.api.urls", "fleet.dashboard.urls")
+    for table in (
+        "rollouts.urls",
+        "rollouts.api.urls",
+        "rollouts.dashboard.urls",
+        "fleet.dashboard.urls",
+    )
     if find_spec(table.split(".")[0]) and find_spec(table.rsplit(".", 1)[0]) and find_spec(table)
 ]
 

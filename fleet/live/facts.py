@@ -65,6 +65,11 @@ class Facts:
                 fact.due_s = now_s + fact.every_s
             self._task = asyncio.create_task(self._look(due), name="halcyon-live-facts")
 
+    async def settle(self) -> None:
+        """Wait for the look that is under way: a thread cannot be cancelled."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
     async def _look(self, due: list[Fact]) -> None:
         await sync_to_async(_learn_all, thread_sensitive=False)(due)
 

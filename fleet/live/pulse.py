@@ -60,6 +60,7 @@ class Pulse:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.facts.settle()
 
     def scene(self) -> Scene:
         """The present scene; between ticks the last one, so that all readers agree."""

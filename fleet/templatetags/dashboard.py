@@ -257,6 +257,12 @@ register.filter("words", words)
 
 
 @register.filter
+def tone(verb: str) -> str:
+    """The look of an action's button: what takes traffic away looks grave."""
+    return "grave" if verb in ("abort", "drain") else "primary"
+
+
+@register.filter
 def words_of(text: str) -> list[str]:
     """A short fixed list, written where it is used."""
     return text.split()

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.models import Group, User
 
-from engine.stats.histogram import bucket_of
+from engine.stats.histogram import LogHistogram, bucket_of
 from fleet.models import Tenant, UsageMinute, WindowStat
 from fleet.services import (
     Registration,
@@ -166,3 +166,76 @@ def _latency(n: int, middle_ms: float) -> dict[str, int]:
             bucket = str(bucket_of(middle_ms * factor))
             buckets[bucket] = buckets.get(bucket, 0) + count
     return buckets
+
+
+def rollout(now: datetime, *, windows: int = 26) -> int:
+    """A rollout of llama-3-8b to v2, judged by the real judge over fixed windows.
+
+    It climbs 1, 5, 25 % and then waits: its one replica cannot carry 50 %.
+    """
+    from django.db import transaction
+
+    from engine.rollout.calibration import calibrate
+    from engine.rollout.capacity import CapacityFacts
+    from engine.rollout.controller import judge
+    from engine.rollout.counts import WindowCounts
+    from engine.rollout.state import JudgeState
+    from rollouts.policy import rules_of
+    from rollouts.services import apply_verdict, start
+
+    interval = 30
+    begun = now - timedelta(seconds=(windows + 1) * interval)
+    row = start(
+        "llama-3-8b",
+        "v2",
+        actor="otto",
+        reason="v2 halves the time to first token",
+        policy={"intervalS": interval},
+        now=begun,
+    )
+    rules = rules_of(row.policy)
+    calm = LogHistogram()
+    for bucket in range(-20, 20):
+        calm.record(1.02**bucket, 60)
+    fresh = calibrate([calm] * 12)
+    state = JudgeState.from_json(row.state).calibrated(fresh)
+    for seq in range(1, windows + 1):
+        share = row.percent / 100.0
+        canary = round(5400 * share)
+        baseline = 5400 - canary
+        silent = seq in (9, 10)  # its replica restarted
+        counts = WindowCounts(
+            seq=seq,
+            canary_ended=0 if silent else canary,
+            baseline_ended=baseline,
+            canary_faults=0 if silent else canary // 400,
+            baseline_faults=baseline // 430,
+            canary_sheds=0,
+            baseline_sheds=0,
+            canary_misses=0 if silent else canary // 150,
+            baseline_misses=baseline // 140,
+            canary_timed=0 if silent else canary,
+            baseline_timed=baseline,
+            slow_canary=0 if silent else round(canary * (0.021 + 0.004 * math.sin(seq))),
+            slower_canary=0 if silent else round(canary * 0.009),
+            slow_baseline=round(baseline * (0.05 + 0.003 * math.sin(seq * 1.3))),
+            canary_over_slo=0 if silent else canary // 60,
+            canary_answered=0 if silent else canary,
+        )
+        facts = CapacityFacts(
+            canary_ready=0 if silent else 1,
+            canary_per_s=84.0 + 3 * math.sin(seq / 2),
+            offered_per_s=180.0 + 6 * math.sin(seq / 3),
+        )
+        state, verdict = judge(state, counts, rules, facts)
+        with transaction.atomic():
+            apply_verdict(
+                row,
+                state,
+                verdict,
+                counts=counts,
+                facts=facts,
+                calibration=fresh if seq == 1 else None,
+                now=begun + timedelta(seconds=(seq + 1) * interval),
+            )
+    return int(row.pk)

@@ -74,9 +74,16 @@ def time_chart(
     command: str = "",
     height: int = 220,
     log: bool = False,
+    from_zero: bool = True,
+    floor: float | None = None,
 ) -> Chart:
-    """A chart over time with the house layout."""
-    figure = go.Figure(data=traces, layout=layout(log=log, time=True))
+    """A chart over time with the house layout. What lies under `floor` leaves the picture."""
+    shape = layout(log=log, time=True)
+    if not from_zero or floor is not None:
+        shape["yaxis"]["rangemode"] = "normal"
+    if floor is not None:
+        shape["yaxis"]["autorangeoptions"] = {"clipmin": floor, "include": [floor]}
+    figure = go.Figure(data=traces, layout=shape)
     return _chart(name, title, unit, figure, empty, command, height)
 
 

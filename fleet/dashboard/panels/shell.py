@@ -11,7 +11,7 @@ from fleet.live.scene import Scene
 from fleet.live.state import LiveState
 
 GOODPUT_HEALTHY = 0.99  # of the requests that ended in the last 10 s
-GOODPUT_DEGRADED = 0.95
+GOODPUT_DEGRADED = 0.80  # below it, the fleet does not do its work
 
 COMMAND_WITHOUT_GATEWAY = "manage.py gateway"
 COMMAND_WITHOUT_TRAFFIC = "manage.py loadtest --rate 20"

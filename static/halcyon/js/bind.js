@@ -1,6 +1,7 @@
 // Values into elements. An element says what it shows: data-live="tiles.goodput.value".
 // data-as says how (text by default); data-live-attr="path:name" sets data-name instead.
 
+import { countDown } from "./clock.js";
 import { renderFeed } from "./feed.js";
 import { pushSpark, seedSparks } from "./spark.js";
 import { renderTables } from "./tables.js";
@@ -16,7 +17,11 @@ export function write(element, value, as) {
   if (as === "status") element.dataset.word = text;
   else if (as === "badge") element.dataset.value = text;
   else if (as === "banner" || as === "optional") element.hidden = text === "";
-  else if (as === "bar") {
+  else if (as === "until") {
+    element.dataset.until = text;
+    countDown(element);
+    return;
+  } else if (as === "bar") {
     element.style.setProperty("--share", text || 0);
     const shown = text === "" ? "" : `${Math.round(Number(text) * 100)} %`;
     if (element.textContent !== shown) element.textContent = shown;

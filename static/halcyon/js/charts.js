@@ -106,7 +106,7 @@ class Chart {
       line: { color: colorOf("var(--canary)"), width: 1, dash: "2px,3px" },
     }))];
     layout.annotations = this.markers.map((marker) => ({
-      x: written(marker.t), y: 1, yref: "paper", text: marker.text, showarrow: false, yanchor: "bottom",
+      x: written(marker.t), y: 1, yref: "paper", text: marker.text, showarrow: false, yanchor: "top", xanchor: "left", xshift: 2,
       font: { size: 10, color: colorOf("var(--canary-text)") },
     }));
     return layout;
@@ -182,6 +182,7 @@ export function startCharts(page) {
   const period = Number(page.main.dataset.refresh ?? 0);
   if (period > 0) current.timer = setInterval(() => refresh(charts, page), period * 1000);
   page.onChange((changed, patch) => {
+    if (patch?.stamp) refresh(charts, page); // a rollout was judged: its charts have a new point
     for (const chart of charts) {
       if (patch === null) {
         const own = changed.once.charts?.[chart.name];

@@ -32,8 +32,16 @@ export function stampAll(within = document) {
   for (const element of within.querySelectorAll("time[data-at]")) stamp(element);
 }
 
+// Seconds to an instant, which may pass without anything happening: that is said as well.
+export function countDown(element) {
+  const until = Number(element.dataset.until);
+  const left = Math.ceil((until - Date.now()) / 1000);
+  element.textContent = !element.dataset.until ? "–" : left > 0 ? `${left} s` : left > -5 ? "now" : `${-left} s late`;
+}
+
 export function startClock() {
   stampAll();
+  setInterval(() => document.querySelectorAll("[data-until]").forEach(countDown), 1000);
   document.addEventListener("htmx:afterSwap", () => stampAll());
   const button = document.querySelector("[data-zone-toggle]");
   button?.addEventListener("click", () => {
