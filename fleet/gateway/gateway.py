@@ -245,11 +245,11 @@ class Gateway:
                     "usage_cells": len(process.usage),
                     "upstream_resent_total": self.client.resent,
                     "probes_total": self.prober.sent,
-                    "quota_error_bound": self.leases.error_bound(),
                     "gateways_live": self.leases.live_gateways,
                 }
             )
             if self.quotas is not None:
+                process.numbers["quota_error_bound"] = self.quotas.error_bound()
                 process.numbers["quota_renewals_total"] = self.quotas.renewals
                 process.numbers["quota_store_failures_total"] = self.quotas.failures
             await self.publisher.publish(process.view())

@@ -1,5 +1,8 @@
 """Asking each replica how it is, once a second, from each gateway for itself.
 
+Of very many replicas each is asked less often: a process sends `MAX_PER_S` probes a second
+at most, because real requests tell more of a busy replica than probes do.
+
 A replica of the batch protocol answers `GET /readyz`: 200 ready, 503 not ready (loading,
 draining), with what it knows of itself in the body: the ceilings that its self-regulation
 set, its queue, what it has loaded. An OpenAI-compatible server answers `GET /health`, or
@@ -20,6 +23,7 @@ from fleet.gateway.transports.http_client import HttpClient
 
 PERIOD_S = 1.0
 STEP_S = 0.1
+MAX_PER_S = 100
 TIMEOUT_S = 2.0
 DOWN_AFTER = 2
 PATHS: Mapping[Protocol, tuple[str, ...]] = {
@@ -91,11 +95,12 @@ class Prober:
         """Until cancelled. Probes are spread over the period by their order."""
         while True:
             now_s = time.monotonic()
+            period_s = max(PERIOD_S, len(self._probes) / MAX_PER_S)
             for place, probe in enumerate(list(self._probes.values())):
                 if probe.exchange is None and probe.next_s <= now_s:
                     first = probe.next_s == 0.0
-                    spread_s = (place % 10) * STEP_S if first else 0.0
-                    probe.next_s = now_s + PERIOD_S + spread_s
+                    spread_s = (place % 16) / 16 * period_s if first else 0.0
+                    probe.next_s = now_s + period_s + spread_s
                     self._send(probe, now_s)
             await asyncio.sleep(STEP_S)
 

@@ -31,7 +31,7 @@ from engine.admission.quota_lease import Ask, Grant, QuotaPool
 from engine.errors import InvalidInput
 from fleet.gateway.clock import MonotonicClock
 
-STEP_S = 0.05
+STEP_S = 0.1
 STORE_TIMEOUT_S = 0.5
 BACKOFF_S = (0.25, 2.0)
 BEAT_S = 2.0
@@ -96,6 +96,7 @@ class QuotaKeeper:
             max_connections=2,
         )
         self._swap = self._store.register_script(_SWAP)
+        self._outstanding: dict[LeasedBucket, tuple[float, float]] = {}  # as last heard, until
         self._next_beat_s = 0.0
         self.renewals = 0
         self.conflicts = 0
@@ -117,6 +118,13 @@ class QuotaKeeper:
             else:
                 pause_s = 0.0
                 self._went(None)
+
+    def error_bound(self) -> float:
+        """How far all limits together may be off: the blocks out on lease, as last heard."""
+        now_ms = self._clock.now_ms()
+        for bucket in [b for b, (_, until_ms) in self._outstanding.items() if until_ms < now_ms]:
+            del self._outstanding[bucket]
+        return sum(outstanding for outstanding, _ in self._outstanding.values())
 
     async def close(self) -> None:
         """Leave the count of gateways. Blocks return by themselves."""
@@ -176,6 +184,7 @@ class QuotaKeeper:
                 continue
             self.renewals += 1
             bucket.granted(grant, now_ms)
+            self._outstanding[bucket] = (grant.outstanding, now_ms + grant.ttl_ms)
             if grant.held >= renewal.ask.need:
                 self._hungry.pop(bucket, None)
             elif renewal.ask.need <= bucket.burst:

@@ -149,14 +149,16 @@ def build(rows: Rows, previous: Snapshot = EMPTY, *, stale: bool = False) -> Sna
             replicas[row.replica_id] = known
             continue
         replicas.update(_each([row], lambda each: _replica(each, rows.read_at), rejected))
-    tenants, priorities = _tenants(rows, previous, rejected)
-    keys = {
-        bytes.fromhex(row.digest): KeyEntry(
-            row.tenant, priorities[row.tenant], row.expires_at, row.may_choose_version
-        )
-        for row in rows.keys
-        if row.tenant in priorities and len(row.digest) == 64
-    }
+    tenants = _tenants(rows, previous, rejected)
+    keys = previous.keys
+    if rows.keys != previous.rows.keys or not _same_priorities(tenants, previous.fleet.tenants):
+        keys = {
+            bytes.fromhex(row.digest): KeyEntry(
+                row.tenant, tenants[row.tenant].priority, row.expires_at, row.may_choose_version
+            )
+            for row in rows.keys
+            if row.tenant in tenants
+        }
     return Snapshot(
         fleet=FleetSnapshot(
             revision=rows.revision, models=models, replicas=replicas, tenants=tenants
@@ -226,24 +228,33 @@ def _replica(row: ReplicaRow, read_at: float) -> ReplicaSpec:
     )
 
 
-def _tenants(
-    rows: Rows, previous: Snapshot, rejected: list[str]
-) -> tuple[dict[str, TenantSpec], dict[str, Priority]]:
-    known_rows = {row.name: row for row in previous.rows.tenants}
-    known_specs = previous.fleet.tenants
+def _tenants(rows: Rows, previous: Snapshot, rejected: list[str]) -> dict[str, TenantSpec]:
+    before = previous.rows.tenants
+    if [row.name for row in before] != [row.name for row in rows.tenants]:
+        known = {row.name: row for row in before}
+        before = [known.get(row.name, row) for row in rows.tenants]
+    specs = previous.fleet.tenants
     tenants: dict[str, TenantSpec] = {}
-    priorities: dict[str, Priority] = {}
-    for row in rows.tenants:
-        spec = known_specs.get(row.name)
-        if spec is None or known_rows.get(row.name) != row:
+    for row, old in zip(rows.tenants, before, strict=True):
+        spec = specs.get(row.name)
+        if spec is None or row != old:
             try:
                 spec = _tenant(row)
             except (InvalidInput, ValueError) as error:
                 rejected.append(f"tenant {row.name}: {error}")
                 continue
         tenants[row.name] = spec
-        priorities[row.name] = spec.priority
-    return tenants, priorities
+    return tenants
+
+
+def _same_priorities(tenants: Mapping[str, TenantSpec], before: Mapping[str, TenantSpec]) -> bool:
+    """Whether the same tenants have the same priorities. Unchanged specs are the same objects."""
+    if tenants.keys() != before.keys():
+        return False
+    return all(
+        spec is before[name] or spec.priority is before[name].priority
+        for name, spec in tenants.items()
+    )
 
 
 def _tenant(row: TenantRow) -> TenantSpec:

@@ -1,0 +1,110 @@
+"""What the gateway under test stands on: a private PostgreSQL and Valkey with a fleet inside.
+
+    python -m bench.overhead_stand DIRECTORY TENANTS PORT...
+
+prints one line of JSON (the environment of the gateway, a key) when all is ready, obeys the
+words it reads (`touch`: change one tenant; `ports PORT...`: these replicas and no others) and
+stops everything when its input ends.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+MODEL = "bench"
+KEY = "hk_benchkey_0123456789abcdef0123456789abcdef"
+_PLENTY = 2_000_000_000
+
+
+def main(directory: str, tenants: str, *ports: str) -> None:
+    """Start, seed, obey, stop."""
+    os.environ["HALCYON_VAR"] = directory
+    os.environ["HALCYON_SECRET_KEY"] = "only-for-a-benchmark"
+    os.environ["DJANGO_SETTINGS_MODULE"] = "halcyon_site.settings"
+    for name in ("DATABASE_URL", "VALKEY_URL"):
+        os.environ.pop(name, None)
+    import django
+
+    from halcyon_site.embedded import EmbeddedServices
+
+    services = EmbeddedServices(Path(directory), durable=False)
+    services.start()
+    try:
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        _seed(int(tenants))
+        _replicas(ports)
+        environment = {
+            name: os.environ[name]
+            for name in ("HALCYON_VAR", "HALCYON_SECRET_KEY", "DJANGO_SETTINGS_MODULE")
+        }
+        print(json.dumps({"environment": environment, "key": KEY}), flush=True)
+        for line in sys.stdin:
+            word, *rest = line.split()
+            if word == "touch":
+                _touch()
+            elif word == "ports":
+                _replicas(tuple(rest))
+            print("done", flush=True)
+    finally:
+        services.stop()
+
+
+def _seed(tenants: int) -> None:
+    from fleet.models import ApiKey, Model, ModelVersion, Tenant, TrafficSplit
+
+    model = Model.objects.create(name=MODEL)
+    version = ModelVersion.objects.create(model=model, name="v1")
+    TrafficSplit.objects.create(model=model, baseline=version)
+    rows = [
+        Tenant(name=f"tenant-{n}", requests_per_minute=_PLENTY, tokens_per_minute=_PLENTY)
+        for n in range(max(tenants, 1))
+    ]
+    Tenant.objects.bulk_create(rows, batch_size=1000)
+    keys = [
+        ApiKey(
+            tenant=tenant,
+            name="bench",
+            prefix=f"{n:08x}",
+            digest=hashlib.sha256(f"{KEY}{n}".encode() if n else KEY.encode()).hexdigest(),
+        )
+        for n, tenant in enumerate(rows)
+    ]
+    ApiKey.objects.bulk_create(keys, batch_size=1000)
+
+
+def _replicas(ports: tuple[str, ...]) -> None:
+    from django.utils import timezone
+
+    from fleet.models import ModelVersion, Replica
+
+    Replica.objects.all().delete()
+    version = ModelVersion.objects.get()
+    started = timezone.now() - timezone.timedelta(hours=1)
+    Replica.objects.bulk_create(
+        Replica(
+            replica_id=f"replica-{port}",
+            version=version,
+            address=f"http://127.0.0.1:{port}",
+            max_batch_size=16,
+            started_at=started,
+            heartbeat_at=timezone.now(),
+        )
+        for port in ports
+    )
+
+
+def _touch() -> None:
+    from fleet.models import Tenant
+
+    tenant = Tenant.objects.get(name="tenant-0")
+    tenant.weight = 3.0 - tenant.weight
+    tenant.save(update_fields=["weight"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
