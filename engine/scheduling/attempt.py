@@ -67,8 +67,9 @@ class Attempt:
         work = longest = 0.0
         for member in members:
             work += member.work
-            if member.work > longest:
-                longest = member.work
+            each = member.work / member.items
+            if each > longest:
+                longest = each
         self.work = work
         self.longest = longest
 
