@@ -229,8 +229,11 @@ class Pool:
         router = self.router
         self.wait_ms = None
         declined: tuple[str, ...] = ()
+        home = self.model if self.strategy is Strategy.AFFINITY else None  # where it is warm
         while len(former) > 0 and len(declined) <= self.config.max_declined:
-            route = router.pick(now_ms, tried=declined, strategy=self.strategy)
+            route = router.pick(
+                now_ms, tried=declined, strategy=self.strategy, key=home, model=home
+            )
             if route is None:
                 return None
             state = route.replica

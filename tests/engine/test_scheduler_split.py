@@ -1,9 +1,10 @@
 """Which version serves whom, and what of it counts as evidence."""
 
 from collections import Counter
+from dataclasses import replace
 
 from engine.outcomes import Outcome
-from engine.types import Arm, Request, SplitSpec
+from engine.types import Arm, Request, SplitSpec, Strategy
 from tests.engine.harness import Table, replica, snapshot
 
 TWO = [replica("a"), replica("b", version="v2")]
@@ -146,3 +147,27 @@ def test_a_quote_takes_nothing_and_agrees_with_what_submit_would_say() -> None:
     assert quote.refusal is not None
     assert quote.refusal.code == "no_capacity"
     assert table.scheduler.conservation()["arrived"] == 0
+
+
+def test_affinity_keeps_a_model_where_it_is_warm_and_still_uses_the_rest_under_load() -> None:
+    shot = snapshot(
+        [
+            replica("cold", max_batch_size=4, loaded_models=frozenset({"other"})),
+            replica("warm", max_batch_size=4, loaded_models=frozenset({"m"})),
+        ]
+    )
+    spec = replace(shot.models["m"], strategy=Strategy.AFFINITY)
+    table = Table(shot=replace(shot, models={"m": spec}))
+    for _ in range(20):
+        table.submit()
+        for dispatch in table.advance(60.0):
+            table.finish(dispatch)
+    quiet = Counter(dispatch.replica_id for dispatch in table.dispatches)
+    assert quiet["warm"] >= 18
+    for _ in range(60):
+        table.submit(deadline_ms=20_000.0)
+    for _ in range(400):
+        table.advance(20.0)
+        for dispatch in list(table.running.values()):
+            table.finish(dispatch)
+    assert table.scheduler.in_flight == 0
