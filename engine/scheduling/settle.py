@@ -59,7 +59,7 @@ def refuse_ticket(state: State, ticket: Ticket, refusal: Refusal, now_ms: float)
     if ticket.shadow:
         return
     if ticket.permit is not None:
-        if timed_out:
+        if timed_out and was_running:
             spent = ticket.request.tokens_spent
             ticket.permit.drop(now_ms - ticket.arrived_ms, spent, now_ms)
         else:
