@@ -21,3 +21,6 @@ from halcyon_site.settings import ALLOWED_HOSTS
 
 ALLOWED_HOSTS += ["testserver"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# Tests of more than one connection empty their database by TRUNCATE, which history forbids.
+_options: dict[str, object] = DATABASES["default"]["OPTIONS"]  # noqa: F405  # type: ignore[assignment]
+_options["options"] = "-c halcyon.may_truncate=on"

@@ -48,6 +48,7 @@ def judge(
         state,
         silent=0,
         step_windows=state.step_windows + 1,
+        waited=state.waited + 1,
         step_requests=state.step_requests + counts.canary_ended,
         srm=state.srm if off is None else state.srm + 1 if off else 0,
         columns=state.with_row(row_of(state, counts, limited)),
@@ -164,7 +165,13 @@ def _forward(
     if ceiling is not None and ahead > ceiling + 1e-9:
         return _limited(state, policy, facts, ahead, ceiling, numbers)
     state = replace(
-        state, step=state.step + 1, step_windows=0, step_requests=0, healthy=0, unhealthy=0
+        state,
+        step=state.step + 1,
+        step_windows=0,
+        waited=0,
+        step_requests=0,
+        healthy=0,
+        unhealthy=0,
     )
     return state, verdict_of(state, policy, Act.ADVANCE, reason, text, numbers)
 
@@ -226,10 +233,8 @@ def _hold(
     state: JudgeState, policy: RolloutPolicy, reason: Reason, text: str, numbers: Numbers
 ) -> tuple[JudgeState, Verdict]:
     """Stay, unless patience is at its end."""
-    if state.step_windows >= policy.max_wait_windows:
-        return _give_up(
-            state, policy, f"no decision in {state.step_windows} windows; {text}", numbers
-        )
+    if state.waited >= policy.max_wait_windows:
+        return _give_up(state, policy, f"no decision in {state.waited} windows; {text}", numbers)
     if policy.max_windows is not None and state.windows >= policy.max_windows:
         return _give_up(
             state, policy, f"the rollout has lasted {state.windows} windows; {text}", numbers

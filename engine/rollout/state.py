@@ -39,7 +39,8 @@ class JudgeState:
     """A rollout between two windows.
 
     `columns` holds one list per name in `COLUMNS`, one entry per judged window.
-    `step_windows` and `step_requests` count since this step began.
+    `step_windows` and `step_requests` count since this step began; `windows` and `waited`
+    are patience: since the rollout, or this step, began or was resumed.
     """
 
     phase: Phase = Phase.PROGRESSING
@@ -47,6 +48,7 @@ class JudgeState:
     last_seq: int | None = None
     calibration: Calibration | None = None
     windows: int = 0
+    waited: int = 0
     step_windows: int = 0
     step_requests: int = 0
     healthy: int = 0
@@ -65,6 +67,10 @@ class JudgeState:
             return self
         return replace(self, calibration=calibration)
 
+    def resumed(self) -> "JudgeState":
+        """This state after an operator resumed it: the evidence stays, patience begins anew."""
+        return replace(self, phase=Phase.PROGRESSING, windows=0, waited=0, silent=0)
+
     def to_json(self) -> dict[str, object]:
         return {
             "phase": str(self.phase),
@@ -72,6 +78,7 @@ class JudgeState:
             "last_seq": self.last_seq,
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "windows": self.windows,
+            "waited": self.waited,
             "step_windows": self.step_windows,
             "step_requests": self.step_requests,
             "healthy": self.healthy,
@@ -99,6 +106,7 @@ class JudgeState:
                 for name in (
                     "step",
                     "windows",
+                    "waited",
                     "step_windows",
                     "step_requests",
                     "healthy",
