@@ -130,6 +130,7 @@ def summary(
     started_s: float,
     ran_s: float,
     ports: Ports,
+    keys: dict[str, str],
     error: str | None = None,
 ) -> dict[str, Any]:
     """What `--json` prints at the end."""
@@ -139,6 +140,7 @@ def summary(
         "startedInS": round(started_s, 2),
         "ranS": round(ran_s, 2),
         "urls": {"web": ports.web_url, "gateway": ports.gateway_url},
+        "keys": keys,
         "processes": supervisor.summary(),
         "serviceRestarts": supervisor.service_restarts,
         "traffic": traffic.tally.summary(max(ran_s, 1e-9)) if traffic else None,

@@ -73,24 +73,29 @@ class Up:
             for name, value in os.environ.items()
             if name not in {"DATABASE_URL", "VALKEY_URL", "HALCYON_SECRET_KEY"}
         } | {"HALCYON_VAR": str(self.var), "DJANGO_SETTINGS_MODULE": "halcyon_site.settings"}
-        self.running: list[subprocess.Popen[str]] = []
+        self.output, self.errors = directory / "stdout", directory / "stderr"
+        self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = [*MANAGE, "up", "--fleet", str(self.fleet), "--port-base", str(self.base)]
-        process = subprocess.Popen(
-            [*command, *arguments],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        with self.output.open("w") as output, self.errors.open("w") as errors:
+            process = subprocess.Popen(
+                [*command, *arguments], env=self.environment, stdout=output, stderr=errors
+            )
         self.running.append(process)
         return process
 
-    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*MANAGE, *arguments], env=self.environment, capture_output=True, text=True, timeout=60
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Start it and wait for its end: exit code, output, errors."""
+        code = self.start(*arguments).wait(240)
+        return code, self.output.read_text(), self.errors.read_text()
+
+    def wait_until_up(self) -> None:
+        process = self.running[-1]
+        until(
+            lambda: process.poll() is not None or "up after" in self.output.read_text(), 240, "up"
         )
+        assert process.poll() is None, self.errors.read_text()
 
     def children(self) -> dict[str, int]:
         """Name and pid of every process that works in or for this directory."""
@@ -110,7 +115,7 @@ class Up:
                     process.wait(60)
                 except subprocess.TimeoutExpired:
                     process.kill()
-            process.communicate()
+                    process.wait()
         for pid in self.children().values():
             with_suppressed_kill(pid)
 
@@ -129,37 +134,26 @@ def up(tmp_path: Path) -> Iterator[Up]:
     made.close()
 
 
-def printed_key(output: str) -> str:
-    line = next(line for line in output.splitlines() if "key of demo/main" in line)
-    return line.split()[-1]
-
-
 def test_it_serves_for_a_while_ends_by_itself_and_keeps_its_keys(up: Up) -> None:
-    first = up.start("--for", "6", "--json")
-    output, errors = first.communicate(timeout=240)
+    code, output, errors = up.run("--for", "6", "--json")
+    assert code == 0, errors
     summary = json.loads(output)
-    assert first.returncode == 0, errors
     assert summary["ok"] is True
     assert summary["traffic"]["succeeded"] > 10
     assert {row["state"] for row in summary["processes"].values()} == {"ready"}
     assert up.children() == {}
 
-    second = up.start("--for", "1", "--no-load")
-    output, errors = second.communicate(timeout=240)
-    assert second.returncode == 0, errors
-    key = printed_key(output)
-    third = up.start("--for", "1", "--no-load")
-    output, errors = third.communicate(timeout=240)
-    assert printed_key(output) == key
+    code, output, errors = up.run("--for", "1", "--no-load")
+    assert code == 0, errors
+    assert summary["keys"]["demo/main"] in output
     assert "sign in as admin" in output
     assert output.count("curl -s") == 3
 
 
 async def test_a_killed_child_is_started_again_and_ctrl_c_leaves_nothing_behind(up: Up) -> None:
     process = up.start()
-    url = f"http://127.0.0.1:{up.base + 80}"
     replica = f"http://127.0.0.1:{up.base + 1101}/readyz"
-    until(lambda: "echo-a" in served(url), 240, "the replica to serve")
+    up.wait_until_up()
     children = up.children()
     victim = next(pid for name, pid in children.items() if "fleet.replica" in name)
     os.kill(victim, signal.SIGKILL)
@@ -180,15 +174,13 @@ async def test_a_killed_child_is_started_again_and_ctrl_c_leaves_nothing_behind(
 
 def test_an_up_that_was_killed_leaves_nothing_that_the_next_one_stumbles_over(up: Up) -> None:
     first = up.start("--no-load")
-    url = f"http://127.0.0.1:{up.base + 80}"
-    until(lambda: "echo-a" in served(url), 240, "the replica to serve")
+    up.wait_until_up()
     before = set(up.children().values())
     first.kill()
     first.wait()
     assert set(up.children().values()) & before, "children outlive a killed parent"
-    second = up.start("--for", "2", "--no-load", "--json")
-    output, errors = second.communicate(timeout=240)
-    assert second.returncode == 0, errors
+    code, output, errors = up.run("--for", "2", "--no-load", "--json")
+    assert code == 0, errors
     assert json.loads(output)["ok"] is True
     assert up.children() == {}
 
@@ -196,9 +188,8 @@ def test_an_up_that_was_killed_leaves_nothing_that_the_next_one_stumbles_over(up
 def test_a_second_up_in_the_same_directory_is_told_of_the_first(up: Up) -> None:
     first = up.start("--no-load")
     until(lambda: (up.var / "up.lock").exists() and (up.var / "up.lock").read_text(), 60, "lock")
-    second = up.start("--no-load")
-    _, errors = second.communicate(timeout=60)
-    assert second.returncode == 1
+    code, _, errors = up.run("--no-load")
+    assert code == 1
     assert str(first.pid) in errors
     assert "HALCYON_VAR" in errors
 
@@ -207,32 +198,18 @@ def test_a_port_in_use_is_named_with_what_to_do(up: Up) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", up.base + 80))
         taken.listen()
-        process = up.start()
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+        code, _, errors = up.run()
+    assert code == 1
     assert f"port {up.base + 80}" in errors
     assert "--port-base" in errors
 
 
 def test_a_fleet_file_with_a_misspelt_word_starts_nothing(up: Up) -> None:
     up.fleet.write_text(FLEET.replace("ratePerS", "ratePerSecond"))
-    process = up.start()
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
+    code, _, errors = up.run()
+    assert code == 2
     assert "ratePerSecond" in errors
     assert not (up.var / "postgres").exists()
-
-
-def served(gateway: str) -> set[str]:
-    import urllib.error
-    import urllib.request
-
-    try:
-        with urllib.request.urlopen(f"{gateway}/v1/control/state", timeout=2) as answer:
-            state = json.load(answer)
-    except (urllib.error.URLError, OSError, ValueError):
-        return set()
-    return {r["replicaId"] for r in state["replicas"] if r["status"] == "healthy"}
 
 
 async def answers(session: aiohttp.ClientSession, url: str) -> None:

@@ -172,6 +172,7 @@ class Command(FleetCommand):
                     started_s=started_s,
                     ran_s=ran_s,
                     ports=ports,
+                    keys=seeded.keys,
                     error=error,
                 )
                 await supervisor.stop()
