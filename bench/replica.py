@@ -59,22 +59,23 @@ def run(args: argparse.Namespace, progress: Progress) -> Report:
     require_range("--speed", args.speed, 1.0)
     virtual = args.speed > 1.0
     names = args.patterns.split(",") if args.patterns else (PATTERNS if virtual else _REAL_TIME)
-    for name in names:
-        if name not in PATTERNS:
-            raise UnknownName("pattern", name, PATTERNS)
-    patterns = [PATTERNS[name] for name in names]
+    for wanted in names:
+        if wanted not in PATTERNS:
+            raise UnknownName("pattern", wanted, PATTERNS)
+    patterns = [PATTERNS[wanted] for wanted in names]
     runs: list[Run] = []
     with progress.task("replica", total=2 * sum(p.duration_s for p in patterns)) as task:
         for pattern in patterns:
             for adaptive in (False, True):
                 task.say(f"{pattern.name}, {'adaptive' if adaptive else 'static'}")
                 runs.append(_one(args, pattern, adaptive, virtual, task))
+    name = NAME if virtual else f"{NAME}-live"
     for each in runs:
-        each.write_csv(args.out / "replica")
+        each.write_csv(args.out / name)
     rows = [each.to_row() for each in runs]
     clock = "virtual time" if virtual else "real time, a real process"
     return Report(
-        name=NAME if virtual else f"{NAME}-live",
+        name=name,
         title="The self-regulating replica",
         summary=f"SLO {args.slo_ms:g} ms on p95 of queue wait + execution; {clock}.",
         rows=rows,

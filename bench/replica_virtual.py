@@ -7,6 +7,7 @@ cost everybody, which is what the controller's first rule is there to find out.
 
 import random
 from dataclasses import dataclass
+from functools import partial
 
 from bench.replica_load import PREMIUM, STANDARD, Pattern, arrivals
 from bench.replica_run import SAMPLE_S, Move, Run, Sample
@@ -70,7 +71,7 @@ class VirtualReplica:
     def run(self) -> Run:
         """Play the whole pattern and return what happened."""
         for arrival in arrivals(self.pattern, self.rng):
-            self.loop.at(arrival.at_s * 1000, lambda a=arrival: self._arrive(a.priority, a.work))
+            self.loop.at(arrival.at_s * 1000, partial(self._arrive, arrival.priority, arrival.work))
         self.loop.after(self.station.config.regulation.interval_ms, self._tick)
         self.loop.after(SAMPLE_MS, self._sample)
         self.loop.run(self.pattern.duration_s * 1000)
@@ -97,7 +98,7 @@ class VirtualReplica:
             service_ms = machine.fixed_ms + machine.per_item_ms * work
             service_ms *= 1 + machine.jitter_ratio * self.rng.uniform(-1, 1)
             service_ms *= max(1.0, running / machine.cores) * self._slowdown()
-            self.loop.after(service_ms, lambda done=job: self._finish(done))
+            self.loop.after(service_ms, partial(self._finish, job))
 
     def _finish(self, job: Job[float]) -> None:
         now_ms = self.loop.now_ms()

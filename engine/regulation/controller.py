@@ -21,14 +21,15 @@ What the bare rules do badly, and what is done about it here:
   repeated because of victims of the state before it.
 - An overload is seen when the *forecast* passes the SLO, before a window of late answers
   proves it: `alarm` allows a decision between two ticks.
-- Admission control goes off on evidence that it is not needed (p95 < 0.7 SLO and next to
-  nothing refused for `quiet_ms`), be the device busy or not; a relapse within a minute doubles the
-  quiet it takes the next time, so that it does not flap, up to 4 s, so that it does not latch.
+- Admission control goes off on evidence that it is not needed (next to nothing refused for
+  `quiet_ms` and p95 < 0.7 SLO, or twice as long and p95 within it), be the device busy or not.
+  A relapse within a minute doubles the quiet it takes the next time, so that it does not flap,
+  up to 4 s, so that it does not latch.
 - After a cut nothing grows for `regrow_hold_ms` unless work is refused: at most two sign
-  changes a minute. But where
-  work is late or refused while the device idles, the cut was a mistake: the worker comes back
-  at the next tick, and rule 1 leaves the workers alone for `relapse_ms`. And the batch grows back
-  however busy the device is: small batches are one reason for its being busy.
+  changes a minute. But where work is late or refused while the device idles, the cut was a
+  mistake: the worker comes back at the next tick, and rule 1 leaves the workers alone for
+  `relapse_ms`. And the batch grows back however busy the device is: small batches are one
+  reason for its being busy.
 """
 
 from dataclasses import dataclass, field
@@ -214,8 +215,11 @@ class RegulationController:
         elif wanting and busy < config.calm_ratio and self._restore(now_ms):
             rule = Rule.HEADROOM
             text = f"headroom: {facts}, {seen.refused} refused: workers back to {self.max_workers}"
-        elif p95_ms < config.calm_latency_ratio * config.slo_ms:
-            eased = self._ease(seen, busy, now_ms)
+        else:
+            calm = p95_ms < config.calm_latency_ratio * config.slo_ms
+            eased = self._open_gate(calm, now_ms) if p95_ms <= config.slo_ms else []
+            if calm:
+                eased += self._grow(seen, busy, now_ms)
             if eased:
                 rule, text = Rule.HEADROOM, f"headroom: {facts}: {', '.join(eased)}"
         if seen.memory_ratio is not None and seen.memory_ratio > config.memory_ratio:
@@ -267,23 +271,28 @@ class RegulationController:
         self.batch_size = smaller
         return move
 
-    def _ease(self, seen: Observation, busy: float, now_ms: float) -> list[str]:
-        """Rule 3: give back what earlier rules took, and say what was given."""
+    def _open_gate(self, calm: bool, now_ms: float) -> list[str]:
+        """Admission control off where it was not needed for long enough."""
+        needed_ms = self._quiet_needed_ms * (1 if calm else 2)
+        if not self.admission_control or now_ms - self._quiet_since_ms < needed_ms:
+            return []
+        self.admission_control = False
+        self._gate_off_ms = now_ms
+        return ["admission control off"]
+
+    def _grow(self, seen: Observation, busy: float, now_ms: float) -> list[str]:
+        """Give back the workers and batch places that earlier rules took."""
         config = self.config
-        eased = []
-        if self.admission_control and now_ms - self._quiet_since_ms >= self._quiet_needed_ms:
-            self.admission_control = False
-            self._gate_off_ms = now_ms
-            eased.append("admission control off")
+        grown: list[str] = []
         held = self._cut_ms is not None and now_ms - self._cut_ms < config.regrow_hold_ms
         if held and not seen.refused:
-            return eased
+            return grown
         if busy < config.calm_ratio and self.max_workers < config.max_workers:
-            eased.append(f"workers {self.max_workers} -> {self.max_workers + 1}")
+            grown.append(f"workers {self.max_workers} -> {self.max_workers + 1}")
             self.max_workers += 1
         memory_is_fine = seen.memory_ratio is None or seen.memory_ratio < config.memory_ratio
         if self.batch_size < config.batch_size and memory_is_fine:
             larger = min(config.batch_size, self.batch_size + max(1, self.batch_size // 2))
-            eased.append(f"batch {self.batch_size} -> {larger}")
+            grown.append(f"batch {self.batch_size} -> {larger}")
             self.batch_size = larger
-        return eased
+        return grown

@@ -30,9 +30,9 @@ class GateConfig:
 
     slo_ms: float = 150.0
     target_ratio: float = 0.75
-    lowest_ratio: float = 0.4
+    lowest_ratio: float = 0.5
     highest_ratio: float = 0.9
-    aim_ratio: float = 0.8
+    aim_ratio: float = 0.85
     trickle: int = 1
 
     def __post_init__(self) -> None:

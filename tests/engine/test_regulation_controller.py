@@ -109,6 +109,19 @@ def test_the_gate_stays_on_while_it_is_still_needed() -> None:
     assert not opened.admission_control
 
 
+def test_the_gate_opens_where_latency_is_fine_but_never_low() -> None:
+    regulated = controller()
+    regulated.decide(OVERLOADED, 0.0)
+    ordinary = replace(CALM, p95_ms=120.0, busy_ratio=0.7, subject=100)
+    assert not regulated.decide(ordinary, 2000.0).admission_control
+
+
+def test_a_smaller_batch_must_still_carry_the_demand() -> None:
+    regulated = controller()
+    assert regulated.decide(replace(CONTENDED, batch_floor=7), 2000.0).batch_size == 7
+    assert regulated.decide(replace(CONTENDED, batch_floor=7), 4000.0).batch_size == 7
+
+
 def test_a_forecast_past_the_objective_asks_for_a_decision_before_the_next_tick() -> None:
     regulated = controller()
     assert not regulated.alarm(400.0, 1000.0)

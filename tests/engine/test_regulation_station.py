@@ -132,3 +132,24 @@ def test_a_forecast_knows_that_full_batches_take_longer_than_small_ones() -> Non
         forecast.learn(entries, 20.0 + 10.0 * entries, 50.0 * step)
     assert forecast.service_ms(8) == pytest.approx(100.0)
     assert forecast.total_ms(15, entries_per_batch=8, slots=1, free=1) == pytest.approx(200.0)
+
+
+def test_the_smallest_useful_batch_carries_the_demand_within_the_objective() -> None:
+    forecast = Forecast()
+    assert forecast.smallest_batch(8, slots=2, demand_per_s=10.0, longest_ms=135.0) == 8
+    for step, entries in enumerate([1, 2, 3, 4, 5, 6, 7, 8]):
+        forecast.learn(entries, 20.0 + 10.0 * entries, 50.0 * step)
+    assert forecast.smallest_batch(8, slots=2, demand_per_s=100.0, longest_ms=135.0) == 2
+    assert forecast.smallest_batch(8, slots=2, demand_per_s=150.0, longest_ms=135.0) == 6
+    assert forecast.smallest_batch(8, slots=2, demand_per_s=150.0, longest_ms=61.0) == 4
+    assert forecast.smallest_batch(8, slots=2, demand_per_s=900.0, longest_ms=20.0) == 8
+
+
+def test_a_slot_that_was_taken_away_counts_as_room() -> None:
+    place = station(workers=2, batch_size=1)
+    place.limit.resize(1)
+    enter(place, 0.0)
+    job = place.next_batch(0.0)
+    assert job is not None
+    place.finish(job, 1000.0)
+    assert place.slot_use_ratio(1000.0) == pytest.approx(0.5)
