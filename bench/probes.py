@@ -7,29 +7,21 @@ while, one that hangs, one ten times slower than the other, and clients that lea
 """
 
 import argparse
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
-from bench.halcyon_stack import start_halcyon
-from bench.peers import PEERS, Process
+from bench.halcyon_stack import HalcyonStack
+from bench.peers import PEERS
 from bench.ports import free_ports
 from bench.probing import PROBES, Probe, Target, run_probe
 from bench.progress import Progress
 from bench.report import Column, Goal, Report, Table
+from bench.upstreams import start_upstream
 
 NAME = "probes"
 HELP = "seven ways for upstreams to misbehave, beside Envoy and the LLM routers"
 OURS = "halcyon"
-
-
-@dataclass(slots=True, frozen=True)
-class _System:
-    name: str
-    start: Callable[[int, Sequence[str], Path], Process]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +37,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, progress: Progress) -> Report:
     chosen = [probe for probe in PROBES if probe.name in args.probes.split(",")]
-    systems = [_system(name) for name in args.systems.split(",")]
+    systems = args.systems.split(",")
+    for name in systems:
+        if name != OURS and name not in PEERS:
+            raise SystemExit(f"--systems: no system {name!r}; known: {OURS}, {', '.join(PEERS)}")
     rows: list[dict[str, object]] = []
-    with progress.task("probing", total=len(chosen) * len(systems)) as task:
+    with ExitStack() as stack, progress.task("probing", len(chosen) * len(systems)) as task:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="halcyon-bench-")))
+        upstreams = [stack.enter_context(start_upstream(name, folder)) for name in "ab"]
+        urls = [upstream.url for upstream in upstreams]
+        ours = HalcyonStack(folder, urls) if OURS in systems else None
+        if ours is not None:
+            stack.enter_context(ours)
         for system in systems:
             for probe in chosen:
-                task.say(f"{system.name}: {probe.name}")
-                rows.append(_probe(system, probe))
+                task.say(f"{system}: {probe.name}")
+                rows.append(_probe(system, probe, urls, folder, ours))
                 task.advance()
     return Report(
         name=NAME,
@@ -63,38 +64,21 @@ def run(args: argparse.Namespace, progress: Progress) -> Report:
     )
 
 
-def _system(name: str) -> _System:
-    if name == OURS:
-        return _System(OURS, start_halcyon)
-    if name not in PEERS:
-        raise SystemExit(f"--systems: no system {name!r}; known: {OURS}, {', '.join(PEERS)}")
-    return _System(name, PEERS[name].start)
-
-
-def _probe(system: _System, probe: Probe) -> dict[str, object]:
-    """Fresh upstreams and a fresh system for every probe: none inherits another's breakers."""
-    row: dict[str, object] = {"system": system.name, "probe": probe.name}
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        port, *upstream_ports = free_ports(3)
-        upstreams = [
-            stack.enter_context(
-                Process(
-                    f"upstream-{name}",
-                    [sys.executable, "-m", "bench.upstreams.openai_server",
-                     "--port", str(upstream_port), "--name", name],
-                    upstream_port,
-                    "/health",
-                    folder,
-                )
-            )
-            for name, upstream_port in zip("ab", upstream_ports, strict=True)
-        ]  # fmt: skip
-        try:
-            proxy = stack.enter_context(system.start(port, [u.url for u in upstreams], folder))
-            row.update(run_probe(probe, Target(proxy.url, upstreams[0].url, upstreams[1].url)))
-        except (RuntimeError, OSError) as error:
-            row["error"] = str(error)[-300:]
+def _probe(
+    system: str, probe: Probe, urls: list[str], folder: Path, ours: HalcyonStack | None
+) -> dict[str, object]:
+    """A fresh system for every probe: none inherits another's breakers."""
+    row: dict[str, object] = {"system": system, "probe": probe.name}
+    (port,) = free_ports(1)
+    try:
+        with (
+            PEERS[system].start(port, urls, folder)
+            if ours is None or system != OURS
+            else ours.start(port, folder)
+        ) as proxy:
+            row.update(run_probe(probe, Target(proxy.url, *urls, key=proxy.key)))
+    except (RuntimeError, OSError) as error:
+        row["error"] = str(error)[-300:]
     return row
 
 

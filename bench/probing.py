@@ -19,6 +19,7 @@ class Target:
     url: str
     a: str
     b: str
+    key: str = "none"
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,7 +45,10 @@ def run_probe(probe: Probe, target: Target) -> Findings:
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=10.0)
         ) as session:
-            return await probe.drive(Client(session, target))
+            client = Client(session, target)
+            for upstream in (target.a, target.b):
+                await client.script(upstream)
+            return await probe.drive(client)
 
     return asyncio.run(main())
 
@@ -78,7 +82,7 @@ class Client:
                     "max_tokens": 4,
                 },
                 headers={
-                    "authorization": "Bearer none",
+                    "authorization": f"Bearer {self.target.key}",
                     "x-halcyon-deadline-ms": str(self.deadline_ms),
                 },
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
@@ -153,11 +157,13 @@ async def _rejects(client: Client) -> Findings:
 
 
 async def _busy(client: Client) -> Findings:
-    for upstream in (client.target.a, client.target.b):
+    upstreams = (client.target.a, client.target.b)
+    attempts = 0
+    for upstream in upstreams:
+        attempts -= (await client.stats(upstream))["requests"]
         await client.script(upstream, mode="busy")
     statuses = await client.load(40, 4)
-    attempts = 0
-    for upstream in (client.target.a, client.target.b):
+    for upstream in upstreams:
         attempts += (await client.stats(upstream))["requests"]
         await client.script(upstream)
     first = await client.ask()
@@ -189,11 +195,14 @@ async def _slow_one(client: Client) -> Findings:
     await client.load(100, 16)
     client.latencies_ms.clear()
     client.deadline_ms = 150  # the slow one cannot meet it, the fast one can
+    before = await client.stats(client.target.b)
     statuses = await client.load(600, 16)
+    after = await client.stats(client.target.b)
     p95_ms = client.p95_ms()
     return {
         "p95_ms": p95_ms,
         "errors": _bad(statuses),
+        "toTheSlowOne": after["requests"] - before["requests"],
         "verdict": f"p95 {p95_ms:.0f} ms",
     }
 

@@ -52,6 +52,8 @@ class Peer:
 class Process:
     """A server under test and its children, in a session of their own."""
 
+    key = "none"  # what its clients say after `Bearer`
+
     def __init__(
         self,
         name: str,
