@@ -23,7 +23,15 @@ import psycopg
 
 from halcyon_site.embedded.account import account_for, open_the_way
 from halcyon_site.embedded.places import DATABASE_NAME, DATABASE_PORT, Places
-from halcyon_site.embedded.process import POLL_S, end, first_pid, launch, log_tail, server_process
+from halcyon_site.embedded.process import (
+    POLL_S,
+    end,
+    first_pid,
+    launch,
+    log_tail,
+    reap,
+    server_process,
+)
 
 MAJOR_VERSION = 18
 START_TIMEOUT_S = 60.0  # recovery after a crash replays the log first
@@ -84,9 +92,11 @@ def start(places: Places, extra: dict[str, str] | None = None) -> bool:
         return False
     if process is not None:
         stop(places)
-    (data / "postmaster.pid").unlink(missing_ok=True)
+    reap()  # a killed server that is our child would pass for a living one
     sockets = places.postgres_socket_dir
     sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (data / "postmaster.pid").unlink(missing_ok=True)
+    (sockets / f".s.PGSQL.{DATABASE_PORT}.lock").unlink(missing_ok=True)
     account.own(sockets)
     command = [str(binaries() / "postgres"), "-D", str(data), "-k", str(sockets)]
     for name, value in (SETTINGS | (extra or {})).items():
