@@ -36,6 +36,8 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     send_done: bool = True
     retry_after_s: float | None = None
     next: int | None = None
+    waiting: int | None = None  # with a number: a page at /metrics, as vLLM's
+    cache_ratio: float = 0.0
 
 
 class Upstream:
@@ -67,6 +69,9 @@ class Upstream:
             await _json(send, 200, {"status": "ok"})
         elif path == "/v1/models":
             await _json(send, 200, {"object": "list", "data": [{"id": self.model}]})
+        elif path == "/metrics" and self.script.waiting is not None:
+            await _start(send, 200, b"text/plain; version=0.0.4")
+            await send({"type": "http.response.body", "body": self._metrics()})
         elif path.startswith("/v1/"):
             await self._infer(path, scope, receive, send)
         else:
@@ -95,6 +100,16 @@ class Upstream:
             stats["active"] -= 1
             work.cancel()
             gone.cancel()
+
+    def _metrics(self) -> bytes:
+        labels = f'{{engine="0",model_name="{self.model}"}}'
+        return (
+            "# HELP vllm:num_requests_running Number of requests in model execution batches.\n"
+            "# TYPE vllm:num_requests_running gauge\n"
+            f"vllm:num_requests_running{labels} {float(self.stats['active'])}\n"
+            f"vllm:num_requests_waiting{labels} {float(self.script.waiting or 0)}\n"
+            f"vllm:kv_cache_usage_perc{labels} {self.script.cache_ratio}\n"
+        ).encode()
 
     def _script_of_this_request(self) -> Script:
         script = self.script

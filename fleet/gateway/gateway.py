@@ -32,6 +32,7 @@ from fleet.gateway.endpoints.infer import InferEndpoint
 from fleet.gateway.endpoints.models import ModelsEndpoint
 from fleet.gateway.endpoints.operators import OperatorEndpoints, answer_sibling
 from fleet.gateway.endpoints.quote import QuoteEndpoint
+from fleet.gateway.engine_metrics import EngineMetrics
 from fleet.gateway.identity import Identity
 from fleet.gateway.listener import Listener
 from fleet.gateway.openai.endpoints import OpenAIEndpoints
@@ -83,6 +84,7 @@ class Gateway:
             lambda question: answer_sibling(self.process, question),
         )
         self.prober = Prober(scheduler, HttpClient(), driver.touch, self.process.probed)
+        self.engine_metrics = EngineMetrics(scheduler, HttpClient())
         self.outbox = Outbox(identity.gateway_id, clock, self.process.usage)
         self.recorder = Recorder(
             config.database_url,
@@ -174,6 +176,7 @@ class Gateway:
                 log.warning("Postgres is silent: serving from the configuration kept on disk")
                 self._adopt(kept)
         self._run("prober", self.prober.run())
+        self._run("engine-metrics", self.engine_metrics.run())
         self._run("recorder", self.recorder.run())
         if self.quotas is not None:
             self._run("quotas", self.quotas.run())
@@ -187,6 +190,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.process.driver.close()
         await self.prober.close()
+        await self.engine_metrics.close()
         await self.recorder.stop()
         if self.quotas is not None:
             await self.quotas.close()
@@ -203,6 +207,7 @@ class Gateway:
     def _adopt(self, snapshot: Snapshot) -> None:
         self.process.adopt(snapshot)
         self.prober.follow(snapshot.fleet.replicas)
+        self.engine_metrics.follow(snapshot.fleet.replicas)
         self._known.set()
 
     def _confirmed(self) -> None:
@@ -245,6 +250,7 @@ class Gateway:
                     "usage_cells": len(process.usage),
                     "upstream_resent_total": self.client.resent,
                     "probes_total": self.prober.sent,
+                    "engine_pages_read_total": self.engine_metrics.read,
                     "gateways_live": self.leases.live_gateways,
                 }
             )
