@@ -19,7 +19,9 @@ class FixedLimit:
     def tick(self, in_flight: int, now_ms: float) -> None:
         """Changes nothing."""
 
-    def expect(self, requests_per_s: float, batch_size: int, now_ms: float) -> None:
+    def expect(
+        self, requests_per_s: float | None, places: int, batch_size: int, now_ms: float
+    ) -> None:
         """Expects nothing."""
 
     def p95_ms(self, now_ms: float) -> float | None:

@@ -102,11 +102,18 @@ class Gate:
             occupancies[name] = occupancy
         self._models = occupancies
 
-    def expect(self, model: str, requests_per_s: float, batch_size: int, now_ms: float) -> None:
-        """The fleet behind `model` changed and should now manage `requests_per_s`."""
+    def expect(
+        self,
+        model: str,
+        requests_per_s: float | None,
+        places: int,
+        batch_size: int,
+        now_ms: float,
+    ) -> None:
+        """The fleet behind `model` changed: what it holds at once, and should now manage."""
         occupancy = self._models.get(model)
         if occupancy is not None:
-            occupancy.expect(requests_per_s, batch_size, now_ms)
+            occupancy.expect(requests_per_s, places, batch_size, now_ms)
 
     def reserve(self, tenant: str, tokens: int, now_ms: float) -> Reservation | Refusal:
         """Reserve one request of `tokens` from the tenant's limits."""

@@ -97,9 +97,11 @@ class GradientLimit:
         verb = "grew" if self.value > before else "shrank" if self.value < before else "held"
         self.reason = f"{verb}: {told}, {before:.0f} -> {self.value:.0f}"
 
-    def expect(self, requests_per_s: float, batch_size: int, now_ms: float) -> None:
+    def expect(
+        self, requests_per_s: float | None, places: int, batch_size: int, now_ms: float
+    ) -> None:
         self._floor = max(1.0, float(batch_size))
-        self.value = max(self.value, self._floor)
+        self.value = min(max(self.value, self._floor, 2.0 * places), self._config.ceiling)
 
     def p95_ms(self, now_ms: float) -> float | None:
         return None

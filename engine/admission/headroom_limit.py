@@ -21,8 +21,9 @@ from. *Too little finished*: holds, since silence is not evidence; and what was 
 is used once, or one bad second would shrink a quiet model ten times over. *Timeouts*: once the
 p95 lies beyond all that ended it counts as twice the SLO, and the limit falls to its floor,
 one batch. *Shrinking in vain*: undone (`engine.admission.reach`). After a version or hardware
-change the cost model knows the new capacity before any latency does: `expect` lifts the limit
-to half of what it implies and keeps it there until the latencies have caught up.
+change the fleet's size and the work it did so far tell its capacity before any latency does:
+`expect` lifts the limit to two requests for each place, or half of what the rate implies, and
+keeps it there until the latencies have caught up.
 """
 
 from dataclasses import dataclass
@@ -158,15 +159,17 @@ class HeadroomLimit:
         verb = "grew" if self.value > before else "shrank" if self.value < before else "held"
         self.reason = f"{verb}: {told}, {before:.0f} -> {self.value:.0f}"
 
-    def expect(self, requests_per_s: float, batch_size: int, now_ms: float) -> None:
+    def expect(
+        self, requests_per_s: float | None, places: int, batch_size: int, now_ms: float
+    ) -> None:
         self._floor = max(1.0, float(batch_size))
-        half = 0.5 * requests_per_s * self.slo_ms / 1000.0
-        self._lifted = min(half, self._config.ceiling)
+        half = 0.0 if requests_per_s is None else 0.5 * requests_per_s * self.slo_ms / 1000.0
+        self._lifted = min(max(self._floor, 2.0 * places, half), self._config.ceiling)
         self._lifted_until_ms = now_ms + self._config.settle_ms
-        lifted = max(self._floor, self._lifted)
-        if lifted > self.value:
-            self.value = lifted
-            self.reason = f"lifted: the fleet should manage {requests_per_s:.0f} requests/s"
+        if self._lifted > self.value:
+            self.value = self._lifted
+            told = "" if requests_per_s is None else f" and should manage {requests_per_s:.0f}/s"
+            self.reason = f"lifted: the fleet runs {places} at once{told}"
 
     def p95_ms(self, now_ms: float) -> float | None:
         return self._p95_ms

@@ -37,8 +37,11 @@ class Limit(Protocol):
         """Reconsider `value`. `in_flight` is the most at any moment since the last tick."""
         ...
 
-    def expect(self, requests_per_s: float, batch_size: int, now_ms: float) -> None:
-        """The fleet changed: it should now manage `requests_per_s`, `batch_size` at a time."""
+    def expect(
+        self, requests_per_s: float | None, places: int, batch_size: int, now_ms: float
+    ) -> None:
+        """The fleet changed: it runs `places` requests at once, at most `batch_size` of them
+        in one batch, and should manage `requests_per_s` (None: nobody knows yet)."""
         ...
 
     def p95_ms(self, now_ms: float) -> float | None:

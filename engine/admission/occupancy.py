@@ -92,9 +92,11 @@ class Occupancy:
         self.next_tick_ms = now_ms + _TICK_MS
         self._set_ceilings()
 
-    def expect(self, requests_per_s: float, batch_size: int, now_ms: float) -> None:
+    def expect(
+        self, requests_per_s: float | None, places: int, batch_size: int, now_ms: float
+    ) -> None:
         """The fleet changed: pass on what it should now manage."""
-        self.limit.expect(requests_per_s, batch_size, now_ms)
+        self.limit.expect(requests_per_s, places, batch_size, now_ms)
         self._set_ceilings()
 
     def refusal(self, priority: int) -> Refusal:

@@ -15,6 +15,7 @@ from engine.errors import Refusal, RefusalCode
 from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import Router
+from engine.scheduling.foresee import fleets, foresee
 from engine.scheduling.pool import Pool
 from engine.scheduling.settle import refuse_ticket
 from engine.scheduling.state import PoolKey, State
@@ -48,6 +49,9 @@ def apply(state: State, snapshot: FleetSnapshot) -> None:
                 pool = state.pools[key] = _new_pool(state, key, now_ms)
             pool.configure(by_pool.get(key, []), model.strategy, now_ms)
             state.dirty[pool] = None
+    was, now = fleets(before), fleets(snapshot)
+    for name in [name for name in snapshot.models if now.get(name) != was.get(name)]:
+        foresee(state, snapshot.models[name], now_ms)
     for model in snapshot.models.values():
         _follow_split(state, model, before.models.get(model.model), now_ms)
     for key in [key for key in state.pools if not _known(snapshot, key)]:

@@ -204,7 +204,7 @@ def test_one_bad_second_of_a_quiet_model_is_counted_once() -> None:
 
 def test_a_new_fleet_lifts_the_limit_before_any_latency_is_seen() -> None:
     limit = HeadroomLimit(1000.0)
-    limit.expect(4000.0, 64, 0.0)
+    limit.expect(4000.0, 128, 64, 0.0)
     assert limit.value == 2000.0
     settled(limit, 1500.0, Outcome.SUCCESS, 2, busy=True)
     assert limit.value == 2000.0
