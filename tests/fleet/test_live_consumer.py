@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import Group, User
 from django.test import Client
@@ -41,7 +41,7 @@ async def heart(valkey_url: str) -> AsyncIterator[Pulse]:
 
 @pytest_asyncio.fixture
 async def cookie() -> str:
-    return await sync_to_async(sign_in)()
+    return await database_sync_to_async(sign_in)()
 
 
 def dial(cookie: str = "", origin: str = "http://testserver") -> WebsocketCommunicator:
@@ -66,14 +66,14 @@ async def gateway_says(heart: Pulse, second: int) -> None:
 
 async def test_whoever_is_not_signed_in_is_told_so_and_sees_nothing(heart: Pulse) -> None:
     socket = dial()
-    connected, _ = await socket.connect()
+    connected, _ = await socket.connect(timeout=10)
     assert connected
     closed = await socket.receive_output(5)
     assert closed["code"] == SIGNED_OUT
 
 
 async def test_another_sites_page_may_not_watch(heart: Pulse, cookie: str) -> None:
-    connected, _ = await dial(cookie, origin="https://elsewhere.example").connect()
+    connected, _ = await dial(cookie, origin="https://elsewhere.example").connect(timeout=10)
     assert not connected
 
 
@@ -82,7 +82,7 @@ async def test_a_snapshot_comes_first_then_numbered_patches_that_lead_to_the_pre
 ) -> None:
     await gateway_says(heart, 240)
     socket = dial(cookie)
-    await socket.connect()
+    await socket.connect(timeout=10)
     await say(socket, do="watch", topic="overview", params={})
     first = await hear(socket)
     assert (first["t"], first["seq"]) == ("snapshot", 1)
@@ -103,7 +103,7 @@ async def test_a_browser_that_draws_nothing_is_sent_no_backlog_but_then_the_newe
 ) -> None:
     await gateway_says(heart, 240)
     socket = dial(cookie)
-    await socket.connect()
+    await socket.connect(timeout=10)
     await say(socket, do="watch", topic="overview", params={})
     document = (await hear(socket))["doc"]
     heart.advance()
@@ -123,7 +123,7 @@ async def test_a_browser_that_draws_nothing_is_sent_no_backlog_but_then_the_newe
 
 async def test_a_missing_number_is_answered_with_a_snapshot(heart: Pulse, cookie: str) -> None:
     socket = dial(cookie)
-    await socket.connect()
+    await socket.connect(timeout=10)
     await say(socket, do="watch", topic="fleet", params={})
     await hear(socket)
     await say(socket, do="ack", seq=1)
@@ -136,7 +136,7 @@ async def test_a_paused_page_is_left_alone_and_resumes_with_the_present(
     heart: Pulse, cookie: str
 ) -> None:
     socket = dial(cookie)
-    await socket.connect()
+    await socket.connect(timeout=10)
     await say(socket, do="watch", topic="fleet", params={})
     await hear(socket)
     await say(socket, do="ack", seq=1)
@@ -166,7 +166,7 @@ async def test_a_senseless_message_ends_the_connection_with_its_reason(
     heart: Pulse, cookie: str, text: str
 ) -> None:
     socket = dial(cookie)
-    await socket.connect()
+    await socket.connect(timeout=10)
     await socket.send_to(text_data=text)
     closed = await socket.receive_output(5)
     assert closed["code"] == BAD_MESSAGE
@@ -176,7 +176,7 @@ async def test_a_senseless_message_ends_the_connection_with_its_reason(
 async def test_filters_of_the_page_filter_the_feed(heart: Pulse, cookie: str) -> None:
     await gateway_says(heart, 240)
     socket = dial(cookie)
-    await socket.connect()
+    await socket.connect(timeout=10)
     await say(socket, do="watch", topic="fleet", params={"status": "down"})
     document = (await hear(socket))["doc"]
     assert document["tables"]["replicas"]["order"] == ["llama-t4-1"]
