@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -123,7 +123,19 @@ def scratch_database(
     The test database is only a template here and nothing may be connected to it, so do not
     combine this with `db` in one test: speak to the copy through `url`.
     """
-    template = template_database
+    with _copied(template_database, django_db_blocker) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def module_database(template_database: str, django_db_blocker: object) -> Iterator[ScratchDatabase]:
+    """The same for a whole module whose tests share one process before it."""
+    with _copied(template_database, django_db_blocker) as database:
+        yield database
+
+
+@contextmanager
+def _copied(template: str, django_db_blocker: object) -> Iterator[ScratchDatabase]:
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
         connection.close()
     name = f"scratch_{uuid.uuid4().hex[:12]}"

@@ -5,10 +5,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from tests.gateway.fleet_rows import FleetRows
 from tests.gateway.gateway_process import GatewayProcess, running, until
+from tests.gateway.openai_scene import Door, Scene, open_door, set_scene
 from tests.gateway.scripted_replica import Behaviour, ScriptedReplica
 
 
@@ -55,3 +57,20 @@ async def stack(scratch_database: Any, tmp_path: Path) -> AsyncIterator[Stack]:
     scene = Stack(scratch_database.url, scratch_database.environment, tmp_path)
     async with scene.exits:
         yield scene
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def door(
+    module_database: Any, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Door]:
+    """One gateway for the tests of a module (`openai_scene`)."""
+    directory = tmp_path_factory.mktemp("door")
+    async with open_door(module_database.url, module_database.environment, directory) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def scene(door: Door) -> AsyncIterator[Scene]:
+    """A model with two scripted OpenAI servers behind that gateway."""
+    async with set_scene(door) as made:
+        yield made

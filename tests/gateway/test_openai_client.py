@@ -1,50 +1,21 @@
 """The official client, unmodified, against servers that speak the protocol and fail as told."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
 import pytest
 
-from tests.gateway.conftest import Stack
-from tests.gateway.gateway_process import GatewayProcess, until
-from tests.gateway.openai_upstream import RunningUpstream, running_upstream
+from tests.gateway.gateway_process import until
+from tests.gateway.openai_scene import HELLO, Scene
 
-HELLO: Any = [{"role": "user", "content": "hello"}]
-
-
-class Scene:
-    def __init__(
-        self, gateway: GatewayProcess, client: openai.AsyncOpenAI, upstreams: list[RunningUpstream]
-    ) -> None:
-        self.gateway = gateway
-        self.client = client
-        self.upstreams = upstreams
-
-    async def attempts(self) -> int:
-        return sum(upstream.stats["requests"] for upstream in self.upstreams)
-
-
-@pytest.fixture
-async def scene(stack: Stack) -> AsyncIterator[Scene]:
-    """Two upstreams behind a gateway, and a client that does not retry on its own."""
-    stack.rows.model()
-    upstreams = []
-    for name in ("a", "b"):
-        upstream = await stack.exits.enter_async_context(running_upstream(name))
-        upstreams.append(upstream)
-        stack.rows.replica(name, upstream.address, protocol="openai", max_concurrency=64)
-    key = stack.rows.tenant()
-    gateway = await stack.gateway(key)
-    async with openai.AsyncOpenAI(
-        base_url=f"{gateway.url}/v1", api_key=key, max_retries=0
-    ) as client:
-        yield Scene(gateway, client, upstreams)
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_chat_is_answered_with_its_usage(scene: Scene) -> None:
-    answer = await scene.client.chat.completions.create(model="m", messages=HELLO, max_tokens=5)
+    answer = await scene.client.chat.completions.create(
+        model=scene.model, messages=HELLO, max_tokens=5
+    )
     assert answer.choices[0].message.content in ("a a a a a", "b b b b b")
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 5
@@ -52,9 +23,9 @@ async def test_a_chat_is_answered_with_its_usage(scene: Scene) -> None:
 
 async def test_a_completion_and_its_stream_say_the_same(scene: Scene) -> None:
     scene.upstreams[1].behave(mode="fail")
-    whole = await scene.client.completions.create(model="m", prompt="hi", max_tokens=4)
+    whole = await scene.client.completions.create(model=scene.model, prompt="hi", max_tokens=4)
     stream = await scene.client.completions.create(
-        model="m", prompt="hi", max_tokens=4, stream=True
+        model=scene.model, prompt="hi", max_tokens=4, stream=True
     )
     pieces = [chunk.choices[0].text async for chunk in stream]
     assert "".join(pieces).strip() == whole.choices[0].text
@@ -62,7 +33,7 @@ async def test_a_completion_and_its_stream_say_the_same(scene: Scene) -> None:
 
 async def test_unknown_parameters_pass_through(scene: Scene) -> None:
     answer = await scene.client.chat.completions.create(
-        model="m",
+        model=scene.model,
         messages=HELLO,
         extra_body={"top_k": 7, "guided_json": {"type": "object"}},
     )
@@ -75,7 +46,7 @@ async def test_usage_is_shown_to_those_who_ask_and_counted_for_all(
 ) -> None:
     options: Any = {"include_usage": True} if asked else openai.NOT_GIVEN
     stream = await scene.client.chat.completions.create(
-        model="m", messages=HELLO, max_tokens=6, stream=True, stream_options=options
+        model=scene.model, messages=HELLO, max_tokens=6, stream=True, stream_options=options
     )
     chunks = [chunk async for chunk in stream]
     assert any(chunk.usage for chunk in chunks) is asked
@@ -87,14 +58,14 @@ async def test_usage_is_shown_to_those_who_ask_and_counted_for_all(
 async def test_embeddings_come_as_floats_and_as_base64(scene: Scene) -> None:
     for texts in ("one", ["one", "two"]):
         answer = await scene.client.embeddings.create(
-            model="m", input=texts, encoding_format="float"
+            model=scene.model, input=texts, encoding_format="float"
         )
         assert all(item.embedding == [1.0, 0.0] for item in answer.data)
 
 
 async def test_models_are_listed(scene: Scene) -> None:
     models = await scene.client.models.list()
-    assert [model.id for model in models.data] == ["m"]
+    assert scene.model in [model.id for model in models.data]
 
 
 async def test_a_bad_key_an_unknown_model_and_a_bad_body_raise_what_openai_raises(
@@ -105,25 +76,25 @@ async def test_a_bad_key_an_unknown_model_and_a_bad_body_raise_what_openai_raise
     assert missing.value.code == "model_not_found"
     stranger = scene.client.with_options(api_key="hk_wrong")
     with pytest.raises(openai.AuthenticationError) as bad_key:
-        await stranger.chat.completions.create(model="m", messages=HELLO)
+        await stranger.chat.completions.create(model=scene.model, messages=HELLO)
     assert bad_key.value.code == "invalid_api_key"
     with pytest.raises(openai.BadRequestError) as bad:
-        await scene.client.chat.completions.create(model="m", messages=[])
+        await scene.client.chat.completions.create(model=scene.model, messages=[])
     assert bad.value.param == "messages"
 
 
 async def test_sixty_bad_requests_get_their_400_and_the_next_sixty_good_ones_are_served(
     scene: Scene,
 ) -> None:
-    for upstream in scene.upstreams:
-        upstream.behave(mode="reject")
+    scene.behave(mode="reject")
     for _ in range(60):
         with pytest.raises(openai.BadRequestError, match="bad request, says the model"):
-            await scene.client.chat.completions.create(model="m", messages=HELLO)
-    for upstream in scene.upstreams:
-        upstream.behave()
+            await scene.client.chat.completions.create(model=scene.model, messages=HELLO)
+    scene.behave()
     for _ in range(60):
-        assert (await scene.client.chat.completions.create(model="m", messages=HELLO)).choices
+        assert (
+            await scene.client.chat.completions.create(model=scene.model, messages=HELLO)
+        ).choices
 
 
 async def test_an_upstream_that_fails_in_two_milliseconds_costs_no_client_an_error(
@@ -134,18 +105,17 @@ async def test_an_upstream_that_fails_in_two_milliseconds_costs_no_client_an_err
 
     async def ask() -> None:
         for _ in range(40):
-            await scene.client.chat.completions.create(model="m", messages=HELLO)
+            await scene.client.chat.completions.create(model=scene.model, messages=HELLO)
 
     await asyncio.gather(*(ask() for _ in range(8)))
     assert scene.upstreams[0].stats["requests"] < 60
 
 
 async def test_an_error_as_the_first_event_becomes_a_status(scene: Scene) -> None:
-    for upstream in scene.upstreams:
-        upstream.behave(first_event_error=True)
+    scene.behave(first_event_error=True)
     with pytest.raises(openai.InternalServerError) as caught:
         await scene.client.chat.completions.create(
-            model="m",
+            model=scene.model,
             messages=HELLO,
             stream=True,
             extra_headers={"x-halcyon-deadline-ms": "400"},
@@ -154,13 +124,12 @@ async def test_an_error_as_the_first_event_becomes_a_status(scene: Scene) -> Non
 
 
 async def test_a_stream_that_breaks_off_ends_with_an_error_and_no_done(scene: Scene) -> None:
-    for upstream in scene.upstreams:
-        upstream.behave(tokens=8, error_after_tokens=3)
+    scene.behave(tokens=8, error_after_tokens=3)
     answer = await scene.gateway.request(
         "POST",
         "/v1/chat/completions",
-        json={"model": "m", "messages": HELLO, "stream": True},
-        headers={"authorization": f"Bearer {scene.gateway.key}"},
+        json={"model": scene.model, "messages": HELLO, "stream": True},
+        headers={"authorization": f"Bearer {scene.key}"},
     )
     assert answer.status == 200
     assert answer.body.count(b'"content"') == 3
@@ -171,43 +140,38 @@ async def test_a_stream_that_breaks_off_ends_with_an_error_and_no_done(scene: Sc
 async def test_a_server_that_dies_in_the_middle_of_a_stream_is_told_as_an_event(
     scene: Scene,
 ) -> None:
-    for upstream in scene.upstreams:
-        upstream.behave(tokens=8, break_after_tokens=3)
+    scene.behave(tokens=8, break_after_tokens=3)
     answer = await scene.gateway.request(
         "POST",
         "/v1/chat/completions",
-        json={"model": "m", "messages": HELLO, "stream": True},
-        headers={"authorization": f"Bearer {scene.gateway.key}"},
+        json={"model": scene.model, "messages": HELLO, "stream": True},
+        headers={"authorization": f"Bearer {scene.key}"},
     )
     assert answer.status == 200
     assert b"upstream_failure" in answer.body
     assert b"[DONE]" not in answer.body
-    assert await scene.attempts() == 1
+    assert scene.attempts == 1
 
 
 async def test_eight_clients_who_leave_close_their_upstreams(scene: Scene) -> None:
-    for upstream in scene.upstreams:
-        upstream.behave(delay_ms=3000)
+    scene.behave(delay_ms=3000)
     tasks = [
-        asyncio.create_task(scene.client.chat.completions.create(model="m", messages=HELLO))
+        asyncio.create_task(scene.client.chat.completions.create(model=scene.model, messages=HELLO))
         for _ in range(8)
     ]
-    active = lambda: sum(u.stats["active"] for u in scene.upstreams)  # noqa: E731
-    await until(lambda: active() == 8, 5.0, "eight running requests")
+    await until(lambda: scene.active == 8, 5.0, "eight running requests")
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await until(lambda: active() == 0, 1.0, "closed upstreams")
-    state = await scene.gateway.state()
-    assert all(replica["breaker"]["trips"] == 0 for replica in state["replicas"])
+    await until(lambda: scene.active == 0, 1.0, "closed upstreams")
+    assert all(replica["breaker"]["trips"] == 0 for replica in await scene.replicas())
 
 
 async def test_a_first_token_deadline_is_kept(scene: Scene) -> None:
-    for upstream in scene.upstreams:
-        upstream.behave(delay_ms=2000)
+    scene.behave(delay_ms=2000)
     with pytest.raises(openai.APIStatusError) as caught:
         await scene.client.chat.completions.create(
-            model="m",
+            model=scene.model,
             messages=HELLO,
             stream=True,
             extra_headers={"x-halcyon-ttft-ms": "200"},
@@ -216,12 +180,11 @@ async def test_a_first_token_deadline_is_kept(scene: Scene) -> None:
 
 
 async def test_one_session_stays_with_one_server(scene: Scene) -> None:
-    for upstream in scene.upstreams:
-        upstream.behave(delay_ms=5)
+    scene.behave(delay_ms=5)
     said = set()
     for _ in range(12):
         answer = await scene.client.chat.completions.create(
-            model="m",
+            model=scene.model,
             messages=HELLO,
             max_tokens=1,
             extra_headers={"x-halcyon-session": "alice"},
