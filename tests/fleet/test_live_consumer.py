@@ -70,6 +70,7 @@ async def test_whoever_is_not_signed_in_is_told_so_and_sees_nothing(heart: Pulse
     assert connected
     closed = await socket.receive_output(5)
     assert closed["code"] == SIGNED_OUT
+    await socket.disconnect()
 
 
 async def test_another_sites_page_may_not_watch(heart: Pulse, cookie: str) -> None:
@@ -171,6 +172,7 @@ async def test_a_senseless_message_ends_the_connection_with_its_reason(
     closed = await socket.receive_output(5)
     assert closed["code"] == BAD_MESSAGE
     assert closed["reason"]
+    await socket.disconnect()
 
 
 async def test_filters_of_the_page_filter_the_feed(heart: Pulse, cookie: str) -> None:
