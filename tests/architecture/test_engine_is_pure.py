@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ENGINE = sorted((ROOT / "engine").rglob("*.py"))
 ALLOWED = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "engine", "enum",
-    "functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "numpy", "operator", "random",
-    "statistics", "struct", "types", "typing", "weakref", "xxhash",
+    "functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "numpy", "operator",
+    "random", "statistics", "struct", "types", "typing", "weakref", "xxhash",
 }  # fmt: skip
 
 
