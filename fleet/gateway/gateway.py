@@ -40,6 +40,7 @@ from fleet.gateway.openai.idempotency import IdempotencyStore
 from fleet.gateway.outbox import Outbox
 from fleet.gateway.prober import Prober
 from fleet.gateway.process import Process
+from fleet.gateway.quota_buckets import SharedBuckets
 from fleet.gateway.quota_leases import QuotaKeeper
 from fleet.gateway.recorder import Recorder
 from fleet.gateway.routing_table import RoutingTable
@@ -71,7 +72,9 @@ class Gateway:
             random.Random(),
             SchedulerConfig(
                 secret=config.secret.encode() or b"halcyon",
-                gate=GateConfig(bucket_factory=leases.make if config.valkey_url else None),
+                gate=GateConfig(
+                    bucket_factory=SharedBuckets(leases).make if config.valkey_url else None
+                ),
             ),
         )
         self.client = HttpClient()
@@ -104,6 +107,7 @@ class Gateway:
             keep=self._keep,
         )
         self.leases = leases
+        self.process.leases = leases if config.valkey_url else None
         self.quotas = (
             QuotaKeeper(
                 config.valkey_url,

@@ -3,11 +3,13 @@
 Endpoints and background parts meet here and nowhere else. Nothing in it waits.
 """
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from engine.admission.leased_bucket import QuotaLeases
 from engine.admission.quote import Quote
 from engine.errors import InvalidInput, Refusal, RefusalCode
 from engine.scheduler import Scheduler
@@ -22,6 +24,7 @@ from fleet.gateway.usage import UNKNOWN_MODEL, UsageBook
 log = logging.getLogger("halcyon.gateway")
 
 RETRY_WHEN_READY_MS = 1000.0
+LEASE_DELAY_MS = 250.0  # a leased block takes up to two renewals to arrive
 _FIELDS = {"prompt_tokens": "input", "items": "input", "deadline_ms": "deadlineMs"}
 
 
@@ -39,6 +42,7 @@ class Process:
         self.snapshot: Snapshot = EMPTY
         self.snapshot_at_ms: float | None = None  # when Postgres last confirmed it
         self.draining = False
+        self.leases: QuotaLeases | None = None
         self.degraded: dict[str, str] = {}  # what is lame now, and why
         self.answers: dict[tuple[str, int], int] = {}  # by route and status
         self.refused_by_code: dict[str, int] = {}
@@ -56,7 +60,12 @@ class Process:
             raise _senseless(error) from None
         if refusal is not None:
             self.count_refused(request, refusal.code)
+            if refusal.code is RefusalCode.QUOTA_EXCEEDED and self._in_company():
+                refusal = _when_leased(refusal)
         return refusal
+
+    def _in_company(self) -> bool:
+        return self.leases is not None and self.leases.live_gateways > 1
 
     def quote(self, request: Request) -> Quote:
         """Ask the engine what it would do. Raises `Problem`."""
@@ -159,6 +168,13 @@ class Process:
             if replica["status"] == "unknown" and self.probed.get(replica["replicaId"]):
                 replica["status"] = "healthy"  # ready, and not needed yet
         return {**view, "gateway": self.about()}
+
+
+def _when_leased(refusal: Refusal) -> Refusal:
+    """The same refusal, to come back once a leased block can have arrived."""
+    if refusal.retry_after_ms is None:
+        return refusal
+    return dataclasses.replace(refusal, retry_after_ms=refusal.retry_after_ms + LEASE_DELAY_MS)
 
 
 def _senseless(error: InvalidInput) -> Problem:

@@ -1,9 +1,10 @@
 """Quotas that several gateways share: renewing leased blocks through Valkey, in the background.
 
 `engine.admission.quota_lease` has the arithmetic, `leased_bucket` the gateway's end of it.
-Here is the I/O: every `STEP_S` the buckets that have something to tell are read from the
-store, renewed by its clock and written back if nobody else did in between (compare and set
-in one script, however many there are). A request never waits for any of it.
+Here is the I/O: every `STEP_S` the buckets that have something to tell are renewed by the
+store's clock and written back if nobody else wrote since they were last seen (compare and
+set, one script for all; who was overtaken gets the newer state with the answer and tries
+again). Mostly that is one exchange. A request never waits for any of it.
 
 The store may refuse, or accept and freeze: every wait has a limit. Without it each gateway
 spends its part of the limit on credit, `limits` is degraded, and what was spent is told later.
@@ -42,19 +43,22 @@ HUNGRY_FOR_MS = 60_000.0
 PREFIX = "halcyon:quota:"
 GATEWAYS = "halcyon:gateways"
 
+# Write each pool whose stored state is still the one expected, give back the state of the
+# others; and the store's time.
 _SWAP = """
-local done = {}
+local answer = redis.call('TIME')
 for i, key in ipairs(KEYS) do
-    local now = redis.call('GET', key)
-    if (now or '') == ARGV[3 * i - 2] then
+    local stored = redis.call('GET', key) or ''
+    if stored == ARGV[3 * i - 2] then
         redis.call('SET', key, ARGV[3 * i - 1], 'PX', ARGV[3 * i])
-        done[i] = 1
-    else
-        done[i] = 0
+        stored = false
     end
+    answer[i + 2] = stored
 end
-return done
+return answer
 """
+MAX_KNOWN = 50_000
+NEARLY_FULL_RATIO = 0.5
 
 log = logging.getLogger("halcyon.gateway")
 
@@ -62,11 +66,12 @@ log = logging.getLogger("halcyon.gateway")
 class Renewal:
     """A bucket on its way to the store and back."""
 
-    __slots__ = ("ask", "bucket", "grant", "key")
+    __slots__ = ("ask", "bucket", "grant", "key", "told")
 
-    def __init__(self, bucket: LeasedBucket, ask: Ask) -> None:
+    def __init__(self, bucket: LeasedBucket, told: Ask, ask: Ask) -> None:
         self.bucket = bucket
-        self.ask = ask
+        self.told = told  # by the bucket
+        self.ask = ask  # of the pool
         self.key = f"{PREFIX}{bucket.kind}:{bucket.tenant}"
         self.grant: Grant | None = None
 
@@ -92,11 +97,15 @@ class QuotaKeeper:
             socket_timeout=STORE_TIMEOUT_S,
             socket_connect_timeout=STORE_TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),
-            single_connection_client=False,
-            max_connections=2,
+            single_connection_client=True,
         )
         self._swap = self._store.register_script(_SWAP)
-        self._outstanding: dict[LeasedBucket, tuple[float, float]] = {}  # as last heard, until
+        self._known: dict[str, bytes] = {}  # pools as last seen in the store
+        self._ahead_ms = 0.0  # the store's clock against ours
+        # what all gateways had on lease when this one last heard, and until when its own lives
+        self._outstanding: WeakKeyDictionary[LeasedBucket, tuple[float, float]] = (
+            WeakKeyDictionary()
+        )
         self._next_beat_s = 0.0
         self.renewals = 0
         self.conflicts = 0
@@ -122,9 +131,11 @@ class QuotaKeeper:
     def error_bound(self) -> float:
         """How far all limits together may be off: the blocks out on lease, as last heard."""
         now_ms = self._clock.now_ms()
-        for bucket in [b for b, (_, until_ms) in self._outstanding.items() if until_ms < now_ms]:
-            del self._outstanding[bucket]
-        return sum(outstanding for outstanding, _ in self._outstanding.values())
+        return sum(
+            outstanding
+            for outstanding, until_ms in self._outstanding.values()
+            if until_ms >= now_ms
+        )
 
     async def close(self) -> None:
         """Leave the count of gateways. Blocks return by themselves."""
@@ -145,6 +156,7 @@ class QuotaKeeper:
         if now_s < self._next_beat_s:
             return
         seconds, micros = await self._store.time()
+        self._tell_time(seconds, micros)
         at = seconds + micros / 1e6
         pipe = self._store.pipeline(transaction=False)
         pipe.zadd(GATEWAYS, {self._gateway: at})
@@ -161,7 +173,7 @@ class QuotaKeeper:
                 del self._hungry[bucket]
             elif bucket.is_due(now_ms):
                 due[bucket] = None
-        renewals = [Renewal(bucket, self._ask(bucket, now_ms)) for bucket in due]
+        renewals = [self._renewal(bucket, now_ms) for bucket in due]
         for start in range(0, len(renewals), SLICE):
             part = renewals[start : start + SLICE]
             try:
@@ -169,10 +181,20 @@ class QuotaKeeper:
             finally:
                 self._settle(part)
 
-    def _ask(self, bucket: LeasedBucket, now_ms: float) -> Ask:
-        ask = bucket.ask(now_ms)
-        need = max(ask.need, self._hungry.get(bucket, (0.0, 0.0))[0])
-        return Ask(spent=ask.spent, wanted=max(ask.wanted, need), need=need)
+    def _renewal(self, bucket: LeasedBucket, now_ms: float) -> Renewal:
+        """What to tell and to ask. Of what was spent without a lease, this gateway's share of
+        the rate meanwhile was its own: telling it would charge for the outage itself."""
+        told = bucket.ask(now_ms)
+        until_ms = self._outstanding.get(bucket, (0.0, now_ms))[1]
+        away_s = max(now_ms - until_ms, 0.0) / 1000.0
+        own = bucket.rate_per_s / self._leases.live_gateways * away_s
+        need = max(told.need, self._hungry.get(bucket, (0.0, 0.0))[0])
+        ask = Ask(
+            spent=told.spent if told.spent <= 0.0 else max(told.spent - own, 0.0),
+            wanted=max(told.wanted, need),
+            need=need,
+        )
+        return Renewal(bucket, told, ask)
 
     def _settle(self, renewals: Sequence[Renewal]) -> None:
         """Hand out what was granted; what was not heard is told again."""
@@ -180,7 +202,7 @@ class QuotaKeeper:
         for renewal in renewals:
             bucket, grant = renewal.bucket, renewal.grant
             if grant is None:
-                bucket.unheard(renewal.ask)
+                bucket.unheard(renewal.told)
                 continue
             self.renewals += 1
             bucket.granted(grant, now_ms)
@@ -192,42 +214,53 @@ class QuotaKeeper:
                 self._hungry[bucket] = (renewal.ask.need, until_ms)
 
     async def _renew(self, renewals: list[Renewal]) -> None:
-        """Read, compute, write; whoever was overtaken by another gateway tries again."""
+        """Compute and write; whoever was overtaken by another gateway tries again."""
+        known = self._known
+        if len(known) > MAX_KNOWN:
+            known.clear()
         for _ in range(TRIES):
-            pipe = self._store.pipeline(transaction=False)
-            pipe.time()
-            pipe.mget([renewal.key for renewal in renewals])
-            (seconds, micros), stored = await pipe.execute()
-            now_ms = seconds * 1000.0 + micros / 1000.0
+            now_ms = self._clock.now_ms() + self._ahead_ms
             granted: list[Grant] = []
             arguments: list[Any] = []
-            for renewal, before in zip(renewals, stored, strict=True):
+            for renewal in renewals:
+                before = known.get(renewal.key, b"")
                 grant, after, life_ms = self._compute(renewal, before, now_ms)
                 granted.append(grant)
-                arguments += [before or b"", after, life_ms]
-            swapped = await self._swap(keys=[each.key for each in renewals], args=arguments)
-            for renewal, grant, done in zip(renewals, granted, swapped, strict=True):
-                if done:
-                    renewal.grant = grant
+                arguments += [before, after, life_ms]
+            keys = [renewal.key for renewal in renewals]
+            seconds, micros, *stored = await self._swap(keys=keys, args=arguments)
+            self._tell_time(int(seconds), int(micros))
+            for place, (renewal, found) in enumerate(zip(renewals, stored, strict=True)):
+                if found is None:
+                    renewal.grant = granted[place]
+                    known[renewal.key] = arguments[3 * place + 1]
+                else:
+                    known[renewal.key] = found
             renewals = [each for each in renewals if each.grant is None]
             if not renewals:
                 return
             self.conflicts += len(renewals)
             await asyncio.sleep(random.uniform(0.0, 0.005))
 
-    def _compute(
-        self, renewal: Renewal, before: bytes | None, now_ms: float
-    ) -> tuple[Grant, bytes, int]:
+    def _tell_time(self, seconds: int, micros: int) -> None:
+        self._ahead_ms = seconds * 1000.0 + micros / 1000.0 - self._clock.now_ms()
+
+    def _compute(self, renewal: Renewal, before: bytes, now_ms: float) -> tuple[Grant, bytes, int]:
         bucket = renewal.bucket
         rate_per_s, burst = bucket.rate_per_s, bucket.burst
         pool: QuotaPool | None = None
-        if before is not None:
+        if before:
             try:
                 pool = QuotaPool.from_fields(msgspec.json.decode(before))
             except (InvalidInput, msgspec.MsgspecError) as error:
                 log.error("the quota of %s is unreadable and starts anew: %s", bucket.tenant, error)
         if pool is None:
             pool = QuotaPool(burst, now_ms)
-        grant = pool.renew(self._gateway, renewal.ask, rate_per_s, burst, now_ms)
+        ask = renewal.ask
+        if pool.balance >= NEARLY_FULL_RATIO * burst:
+            # far from the limit a block is kept though nobody asks: the next burst starts on it
+            spare = burst / (2.0 * self._leases.live_gateways)
+            ask = Ask(spent=ask.spent, wanted=max(ask.wanted, spare), need=ask.need)
+        grant = pool.renew(self._gateway, ask, rate_per_s, burst, now_ms)
         life_ms = int(min(2000.0 * burst / rate_per_s + 60_000.0, 7 * 86_400_000.0))
         return grant, msgspec.json.encode(pool.to_fields()), life_ms

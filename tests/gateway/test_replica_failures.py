@@ -7,7 +7,10 @@ from typing import Any
 from tests.gateway.conftest import Stack
 from tests.gateway.gateway_process import GatewayProcess, until
 from tests.gateway.scripted_replica import (
+    Behaviour,
+    ScriptedReplica,
     answers,
+    answers_after,
     busy,
     fails,
     fails_whole_if,
@@ -192,39 +195,81 @@ async def test_when_everything_fails_attempts_stay_bounded(stack: Stack) -> None
     assert sum(attempts.values()) <= 1_100
 
 
-async def test_one_rejected_item_leaves_the_other_seven_served(stack: Stack) -> None:
-    stack.rows.model()
-    replica = await stack.replica(answers(0.3))
-    gateway = await stack.gateway(stack.rows.tenant())
-    first = asyncio.create_task(gateway.infer(deadlineMs=20_000))
-    await until(lambda: replica.seen.running == 1)
-    replica.behave = rejects_items(lambda item: item["input"] == "bad")
-    inputs = ["a", "b", "bad", "c", "d", "e", "f", "g"]
-    rest = await asyncio.gather(*(gateway.infer(input=each, deadlineMs=20_000) for each in inputs))
-    assert (await first).status == 200
-    assert [answer.status for answer in rest] == [200, 200, 400, 200, 200, 200, 200, 200]
-    assert "cannot read this input" in rest[2].json["error"]["message"]
-    assert any(len(batch) == 8 for batch in replica.seen.batches)
-
-
-async def test_a_batch_that_fails_whole_is_split_once_and_served_elsewhere(stack: Stack) -> None:
-    stack.rows.model()
-    poisoned = fails_whole_if(lambda item: item["input"] == "poison")
-    replicas = [await stack.replica(answers(0.3)) for _ in range(2)]
-    gateway = await stack.gateway(stack.rows.tenant())
-    holding = [asyncio.create_task(gateway.infer(deadlineMs=20_000)) for _ in range(2)]
-    await until(lambda: all(replica.seen.running == 1 for replica in replicas))
+async def hold(gateway: GatewayProcess, replicas: list[ScriptedReplica]) -> asyncio.Event:
+    """Teach the gateway that a batch costs little more than one, then keep every replica busy
+    until the returned event is set: what is sent meanwhile rides together."""
     for replica in replicas:
-        replica.behave = poisoned
-    inputs = ["a", "b", "poison", "c", "d", "e", "f", "g"]
-    rest = await asyncio.gather(*(gateway.infer(input=each, deadlineMs=20_000) for each in inputs))
-    await asyncio.gather(*holding)
-    served = [each for each, answer in zip(inputs, rest, strict=True) if answer.status == 200]
-    assert set("defg") <= set(served)
-    assert rest[2].code == "upstream_failure"
-    attempts = [batch for replica in replicas for batch in replica.seen.batches]
-    poison = rest[2].json["error"]["requestId"]
-    assert sum(poison in batch for batch in attempts) <= 2
+        replica.behave = answers(0.02)
+    await gateway.infer_many(300, 32, deadlineMs=10_000)
+    release = asyncio.Event()
+    for replica in replicas:
+        replica.behave = answers_after(release)
+    return release
+
+
+async def ride_together(
+    gateway: GatewayProcess,
+    replicas: list[ScriptedReplica],
+    inputs: list[str],
+    behave: Behaviour,
+) -> dict[str, Any]:
+    """Send `inputs` while every replica is busy; then all behave as told. Answers by input."""
+    release = await hold(gateway, replicas)
+    holding = []
+    for number in range(1, len(replicas) + 1):
+        holding.append(asyncio.create_task(gateway.infer(deadlineMs=20_000)))
+        await until(lambda n=number: sum(replica.seen.running for replica in replicas) == n)
+    sent = [asyncio.create_task(gateway.infer(input=each, deadlineMs=20_000)) for each in inputs]
+
+    async def waiting() -> bool:
+        return bool((await gateway.state())["conservation"]["queued"] == len(inputs))
+
+    await until(waiting, 10.0, "all of them queued")
+    for replica in replicas:
+        replica.behave = behave
+    release.set()
+    answered = await asyncio.gather(*sent)
+    assert [answer.status for answer in await asyncio.gather(*holding)] == [200] * len(replicas)
+    return dict(zip(inputs, answered, strict=True))
+
+
+INPUTS = ["a", "b", "bad", "c", "d", "e", "f", "g"]
+
+
+def batches_with(replicas: list[ScriptedReplica], request_id: str) -> list[list[str]]:
+    return [b for replica in replicas for b in replica.seen.batches if request_id in b]
+
+
+async def test_one_rejected_item_leaves_the_others_of_its_batch_served(stack: Stack) -> None:
+    stack.rows.model()
+    replica = await stack.replica()
+    gateway = await stack.gateway(stack.rows.tenant())
+    rejecting = rejects_items(lambda item: item["input"] == "bad")
+    answered = await ride_together(gateway, [replica], INPUTS, rejecting)
+    bad = answered.pop("bad")
+    assert (bad.status, bad.code) == (400, "invalid_request")
+    assert "cannot read this input" in bad.json["error"]["message"]
+    assert {answer.status for answer in answered.values()} == {200}
+    (batch,) = batches_with([replica], bad.json["error"]["requestId"])
+    assert len(batch) > 1
+
+
+async def test_a_batch_that_fails_whole_is_split_once_and_its_good_half_served(
+    stack: Stack,
+) -> None:
+    stack.rows.model()
+    replicas = [await stack.replica() for _ in range(2)]
+    gateway = await stack.gateway(stack.rows.tenant())
+    poisoned = fails_whole_if(lambda item: item["input"] == "bad")
+    answered = await ride_together(gateway, replicas, INPUTS, poisoned)
+    bad = answered["bad"]
+    assert bad.code == "upstream_failure"
+    tried = batches_with(replicas, bad.json["error"]["requestId"])
+    assert len(tried) == 2
+    second, first = sorted(tried, key=len)
+    assert len(second) <= (len(first) + 1) // 2
+    lost = {name for name, answer in answered.items() if answer.status != 200}
+    assert len(lost) <= len(second)
 
 
 async def test_an_unreadable_answer_is_the_replicas_fault(stack: Stack) -> None:
