@@ -9,7 +9,9 @@ costs is all that is measured. One token is one word of the answer.
 
 import argparse
 import asyncio
+import base64
 import json
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
@@ -217,12 +219,14 @@ def _usage(body: dict[str, Any], tokens: int) -> dict[str, int]:
 
 def _embeddings(body: dict[str, Any], model: str) -> dict[str, Any]:
     texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+    vector: list[float] | str = [1.0, 0.0]
+    if body.get("encoding_format") == "base64":
+        vector = base64.b64encode(struct.pack("<2f", 1.0, 0.0)).decode()
     return {
         "object": "list",
         "model": body.get("model", model),
         "data": [
-            {"object": "embedding", "index": i, "embedding": [1.0, 0.0]}
-            for i, _ in enumerate(texts)
+            {"object": "embedding", "index": i, "embedding": vector} for i, _ in enumerate(texts)
         ],
         "usage": {"prompt_tokens": len(texts), "total_tokens": len(texts)},
     }

@@ -6,6 +6,8 @@ its *home set*, and the first that is free and within its bound takes the reques
 
     bound = max(ceil(average), floor(1.25 x average)) in flight, in proportion to weight
 
+What waits inside a replica beyond our own counts as in flight there: others use it too.
+
 Without the bound the most popular key of a Zipf 1.1 mix alone overloads its node (consistent
 hashing with bounded loads: Mirrokni, Thorup, Zadimoghaddam, SODA 2018). What does not fit
 spills to the next distinct node on the ring, always the same one, so the spill warms up too.
@@ -151,7 +153,9 @@ class Affinity:
                 if is_warm and model is not None and state.in_flight >= state.ceiling:
                     found.warm_is_full = True
                 continue
-            within = state.in_flight + 1 <= max(1.0, bound * state.weight / roster.mean_weight)
+            others = max(state.queued - state.in_flight, 0)  # a queue we cannot have made
+            load = state.in_flight + others + 1
+            within = load <= max(1.0, bound * state.weight / roster.mean_weight)
             if not is_warm:
                 found.cold.append((position, state))
             elif not within:

@@ -115,16 +115,19 @@ class Scene:
 
 
 @asynccontextmanager
-async def set_scene(door: Door, **limits: Any) -> AsyncIterator[Scene]:
-    """A new model behind the shared gateway."""
+async def set_scene(
+    door: Door, *, scripts: tuple[dict[str, Any], ...] = ({}, {})
+) -> AsyncIterator[Scene]:
+    """A new model behind the shared gateway; `scripts` is how its servers begin."""
     number = next(_numbers)
     model, tenant = f"m{number}", f"tenant-{number}"
     door.rows.model(model)
-    key = door.rows.tenant(tenant, **limits)
+    key = door.rows.tenant(tenant)
     async with AsyncExitStack() as exits:
         upstreams = []
-        for name in ("a", "b"):
+        for name, script in zip("ab", scripts, strict=True):
             upstream = await exits.enter_async_context(running_upstream(name, model))
+            upstream.behave(**script)
             upstreams.append(upstream)
             door.rows.replica(
                 f"{name}{number}",

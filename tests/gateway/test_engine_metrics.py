@@ -4,7 +4,7 @@ import pytest
 
 from fleet.gateway.engine_metrics import EngineLoad, read_page
 from tests.gateway.gateway_process import until
-from tests.gateway.openai_scene import Scene
+from tests.gateway.openai_scene import Door, set_scene
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -48,22 +48,23 @@ def test_the_names_of_other_servers_and_of_old_ones_are_known() -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_server_with_a_queue_inside_gets_no_traffic_while_another_has_none(
-    scene: Scene,
+    door: Door,
 ) -> None:
     """Others use it too: this gateway's own counts cannot know."""
-    full, idle = scene.upstreams
-    full.behave(waiting=40, cache_ratio=0.9)
-    idle.behave(waiting=0, cache_ratio=0.1)
-    for number in range(8):  # both are measured
-        await scene.chat(extra_headers={"x-halcyon-session": f"s{number}"}, max_tokens=1)
+    crowded, quiet = {"waiting": 40, "cache_ratio": 0.9}, {"waiting": 0, "cache_ratio": 0.1}
+    async with set_scene(door, scripts=(crowded, quiet)) as scene:
+        for number in range(8):  # both are measured
+            await scene.chat(extra_headers={"x-halcyon-session": f"s{number}"}, max_tokens=1)
 
-    async def both_read() -> bool:
-        by_id = {each["replicaId"][0]: each for each in await scene.replicas()}
-        return all(by_id[name]["health"].get("memory") is not None for name in "ab")
+        async def both_read() -> bool:
+            health = [each["health"].get("memory") for each in await scene.replicas()]
+            return len(health) == 2 and None not in health
 
-    await until(both_read, 10.0, "both pages read")
-    before = full.stats["requests"], idle.stats["requests"]
-    for number in range(40):
-        await scene.chat(messages=[{"role": "user", "content": f"question {number}"}], max_tokens=1)
-    assert full.stats["requests"] - before[0] <= 8
-    assert idle.stats["requests"] - before[1] >= 32
+        await until(both_read, 10.0, "both pages read")
+        before = [upstream.stats["requests"] for upstream in scene.upstreams]
+        for number in range(40):
+            question = [{"role": "user", "content": f"question {number}"}]
+            await scene.chat(messages=question, max_tokens=1)
+        after = [upstream.stats["requests"] for upstream in scene.upstreams]
+        assert after[0] - before[0] <= 8
+        assert after[1] - before[1] >= 32
