@@ -20,7 +20,7 @@ from engine.routing.router import RouterConfig
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.ledger import Ledger
 from engine.scheduling.pool import Pool, PoolConfig
-from engine.scheduling.ticket import Ticket
+from engine.scheduling.ticket import DONE, Ticket
 from engine.types import FleetSnapshot, Request
 from engine.view import EventView
 
@@ -129,7 +129,9 @@ class State:
         recent = self.recent
         recent[request_id] = record
         if len(recent) > self.config.explain_size:
-            recent.popitem(last=False)
+            oldest = recent.popitem(last=False)[1]
+            if isinstance(oldest, Ticket) and oldest.state == DONE:
+                oldest.history.clear()  # parts it from its attempts, or only a GC could free both
 
     def event(self, kind: str, subject: str, text: str, numbers: dict[str, object]) -> None:
         """Add a line to the decision feed (rare things only: never one a request)."""
