@@ -4,20 +4,23 @@ A batch replica declares its concurrency. An OpenAI-compatible server accepts an
 queues what it cannot run, where nobody schedules it. So its ceiling is learned, once per
 window of at least 20 answers and 250 ms:
 
-    gradient = clamp(tolerance x unloaded / now, 0.5, 1)
+    gradient = clamp((tolerance x unloaded + slack) / now, 0.5, 1)
     ceiling  = ceiling x gradient + sqrt(ceiling)        (the growth only while it was full)
 
-`now` is the mean latency of the window (time to the first byte for streams, where queueing
-shows first), `unloaded` the lowest window mean seen. Busy answers cut the ceiling to 0.9 of
+`now` is the mean latency of the window: time to the first byte for streams, where queueing
+shows first, and for whole answers the time for each hundred tokens, because a long answer is
+not a slow server. `unloaded` is the lowest window mean seen; the slack of 30 ms keeps a quick
+server (9 ms alone, 39 ms with sixteen at once, and the best throughput there) from being
+taken for a full one. Busy answers cut the ceiling to 0.9 of
 what was in flight, once per window. The declared maximum is never exceeded, and one is the
 least.
 
 Under steady load nothing shows how fast the server would be without it. Letting `unloaded`
 drift up instead believes the queue to be the server, and the ceiling runs away. So after
-30 s of being full it is measured: for two windows the ceiling is a quarter, and what the
-second one takes is `unloaded` from then on (as BBR measures the round trip). Without the guard
-"only while it was full" a quiet night raises the ceiling to the maximum, and the morning
-finds out. Source: the gradient limiter of Netflix's concurrency-limits, with a tolerance of 2,
+30 s, where it is full and the gradient holds it back, it is measured: for two windows the
+ceiling is a quarter, and what the second one takes is `unloaded` from then on (as BBR measures
+the round trip). Without the guard "only while it was full" a quiet night raises the ceiling
+to the maximum, and the morning finds out. Source: the gradient limiter of Netflix's concurrency-limits, with a tolerance of 2,
 because batching on the far side makes latency rise with load honestly.
 """
 
@@ -34,6 +37,7 @@ class CeilingConfig:
 
     first: int = 16
     tolerance: float = 2.0
+    slack_ms: float = 30.0
     window_ms: float = 250.0
     window_answers: int = 20
     measure_every_ms: float = 30_000.0
@@ -44,6 +48,7 @@ class CeilingConfig:
     def __post_init__(self) -> None:
         require_range("first", self.first, 1)
         require_range("tolerance", self.tolerance, 1.0, 10.0)
+        require_range("slack_ms", self.slack_ms, 0.0, unit="ms")
         require_positive("window_ms", self.window_ms, unit="ms")
         require_range("window_answers", self.window_answers, 1)
         require_positive("measure_every_ms", self.measure_every_ms, unit="ms")
@@ -126,12 +131,13 @@ class LearnedCeiling:
                 self._unloaded_ms = unloaded_ms = mean_ms
             gradient = 1.0
             if mean_ms > 0.0:
-                gradient = min(max(config.tolerance * unloaded_ms / mean_ms, 0.5), 1.0)
+                fair_ms = config.tolerance * unloaded_ms + config.slack_ms
+                gradient = min(max(fair_ms / mean_ms, 0.5), 1.0)
             growth = sqrt(self._limit) if full else 0.0
             self._limit = self._limit * gradient + growth
             if self._measure_at_ms is None:
                 self._measure_at_ms = now_ms + config.measure_every_ms
-            elif full and now_ms >= self._measure_at_ms:
+            elif full and gradient < 1.0 and now_ms >= self._measure_at_ms:
                 self._measuring = 2
         self._set(self._limit)
         self._begin_window(now_ms)

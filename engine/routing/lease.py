@@ -36,11 +36,14 @@ class Lease:
         self.taken_ms = taken_ms
         self.released = False
 
-    def release(self, outcome: Outcome, latency_ms: float | None, now_ms: float) -> None:
+    def release(
+        self, outcome: Outcome, latency_ms: float | None, now_ms: float, size: float = 1.0
+    ) -> None:
         """The attempt ended. `latency_ms` is its time to the first byte, or to the answer;
-        None where nothing was measured (then the time since the lease was taken counts)."""
+        None where nothing was measured (then the time since the lease was taken counts).
+        `size` is how many times longer than a usual one it had to take."""
         if self.released:
             raise BrokenInvariant(f"a lease of {self.replica_id} was released twice")
         self.released = True
         elapsed_ms = now_ms - self.taken_ms if latency_ms is None else latency_ms
-        self.replica.released(self, outcome, elapsed_ms, now_ms)
+        self.replica.released(self, outcome, elapsed_ms, now_ms, size)

@@ -176,7 +176,9 @@ class ReplicaState:
             surroundings.changed(self, now_ms)
         return lease
 
-    def released(self, lease: Lease, outcome: Outcome, elapsed_ms: float, now_ms: float) -> None:
+    def released(
+        self, lease: Lease, outcome: Outcome, elapsed_ms: float, now_ms: float, size: float
+    ) -> None:
         """A lease ended: free its place and learn from it. Called by the lease, once."""
         in_flight = self.in_flight
         self.in_flight = in_flight - 1
@@ -187,7 +189,7 @@ class ReplicaState:
         if lease.generation == breaker.generation:
             silent = False
             if outcome is Outcome.SUCCESS:
-                self._succeeded(elapsed_ms, in_flight, now_ms)
+                self._succeeded(elapsed_ms, size, in_flight, now_ms)
             elif outcome is Outcome.FAULT:
                 self.latency.penalise(elapsed_ms, surroundings.median_ms, now_ms)
                 self.pace.faulted(self._rng, now_ms)
@@ -285,7 +287,7 @@ class ReplicaState:
         self.queued = 0
         self.slow_start.begin(self._process.started_ms, self.config.slow_start.ramp_ms)
 
-    def _succeeded(self, elapsed_ms: float, in_flight: int, now_ms: float) -> None:
+    def _succeeded(self, elapsed_ms: float, size: float, in_flight: int, now_ms: float) -> None:
         self.batches += 1
         self.last_success_ms = now_ms
         self._silence.broken(now_ms)
@@ -293,7 +295,7 @@ class ReplicaState:
         self.recent.record(elapsed_ms, now_ms)
         self.busy.free()
         self.pace.succeeded()
-        self._places.answered(elapsed_ms, in_flight, now_ms)
+        self._places.answered(elapsed_ms / size, in_flight, now_ms)
         self.ceiling = self._places.value
 
     def _healed(self, now_ms: float) -> None:

@@ -15,7 +15,7 @@ from engine.errors import Refusal, RefusalCode
 from engine.outcomes import Outcome
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.state import State
-from engine.scheduling.streams import stream_work
+from engine.scheduling.streams import stream_work, usual_size
 from engine.scheduling.ticket import DONE, QUEUED, RUNNING, Ticket
 
 
@@ -130,7 +130,7 @@ def observe(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) 
     elapsed_ms = now_ms - attempt.started_ms
     sample_ms = elapsed_ms if report.first_byte_ms is None else report.first_byte_ms
     replica = attempt.lease.replica
-    attempt.lease.release(outcome, sample_ms, now_ms)
+    attempt.lease.release(outcome, sample_ms, now_ms, _size(attempt, report))
     if outcome is Outcome.BACKPRESSURE:
         replica.backpressure(report.retry_after_ms, now_ms)
     if outcome is not Outcome.SUCCESS:
@@ -144,6 +144,14 @@ def observe(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) 
         cost.observe(attempt.work, attempt.items, attempt.longest, elapsed_ms)
     pool.hedging.observe(attempt.work, elapsed_ms, now_ms)
     pool.execution.record(elapsed_ms, now_ms)
+
+
+def _size(attempt: Attempt, report: LeaseReport) -> float:
+    """How much longer than a usual one this had to take: a first byte takes what it takes."""
+    if not attempt.pool.streams or report.first_byte_ms is not None or report.items is None:
+        return 1.0
+    item = report.items[0]
+    return usual_size(item.prompt_tokens, item.completion_tokens)
 
 
 def _learn_stream(attempt: Attempt, report: LeaseReport, elapsed_ms: float, now_ms: float) -> None:

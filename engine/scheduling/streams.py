@@ -16,11 +16,17 @@ from engine.stats.ewma import DecayingEwma
 _PROMPT_SHARE = 0.125
 _UNKNOWN_OUTPUT = 256.0
 _TAU_MS = 60_000.0
+_USUAL_WORK, _OVERHEAD_WORK = 100.0, 50.0
 
 
 def stream_work(prompt_tokens: float, output_tokens: float) -> float:
     """The size of a request for the cost model, in output-token equivalents."""
     return max(_PROMPT_SHARE * prompt_tokens + output_tokens, 1.0)
+
+
+def usual_size(prompt_tokens: float, output_tokens: float) -> float:
+    """The size in hundreds of tokens; short answers are mostly overhead, which half is."""
+    return max(stream_work(prompt_tokens, output_tokens), _OVERHEAD_WORK) / _USUAL_WORK
 
 
 class OutputLength:

@@ -7,6 +7,7 @@ import pytest
 from engine.outcomes import Outcome
 from engine.routing.ceiling import CeilingConfig, LearnedCeiling
 from engine.routing.health import HealthConfig, HealthScore, Vitals
+from engine.scheduling.streams import usual_size
 from engine.types import Protocol
 from tests.engine.routing_table import SEED, end, replica, router, shares, trip
 
@@ -139,6 +140,40 @@ def test_a_model_that_became_slower_by_itself_keeps_its_concurrency_in_the_end()
     now_ms = _serve(ceiling, 40, 60.0, 0.0)
     _serve(ceiling, 40, 200.0, now_ms, alone_ms=500.0)
     assert 40 <= ceiling.value <= 110
+
+
+def test_a_server_that_batches_honestly_is_not_taken_for_a_full_one() -> None:
+    """9 ms alone and 39 ms with sixteen at once is where its throughput is best."""
+    ceiling = LearnedCeiling(CeilingConfig(first=4), 64)
+    now_ms = 0.0
+    for _ in range(4000):
+        in_flight = ceiling.value
+        latency_ms = 9.0 + 2.0 * (in_flight - 1)
+        ceiling.answered(latency_ms, in_flight, now_ms)
+        now_ms += latency_ms / in_flight
+    assert ceiling.value >= 16
+
+
+def test_it_is_not_measured_at_a_quarter_while_nothing_holds_it_back() -> None:
+    ceiling = LearnedCeiling(CeilingConfig(first=4), 40)
+    now_ms = _serve(ceiling, 40, 20.0, 0.0)
+    seen = set()
+    for _ in range(1200):
+        now_ms = _serve(ceiling, 40, 0.1, now_ms)
+        seen.add(ceiling.value)
+    assert seen == {40}
+
+
+def test_long_answers_do_not_make_a_server_look_full() -> None:
+    state = replica("a", protocol=Protocol.OPENAI, max_concurrency=64)
+    now_ms = 0.0
+    for tokens in (100, 2000):
+        for _ in range(100):
+            leases = [state.acquire(now_ms) for _ in range(state.ceiling)]
+            now_ms += tokens * 5.0
+            for lease in leases:
+                lease.release(Outcome.SUCCESS, tokens * 5.0, now_ms, usual_size(0, tokens))
+    assert state.ceiling == 64
 
 
 def test_a_quiet_night_does_not_raise_it() -> None:
