@@ -20,7 +20,8 @@ drift up instead believes the queue to be the server, and the ceiling runs away.
 30 s, where it is full and the gradient holds it back, it is measured: for two windows the
 ceiling is a quarter, and what the second one takes is `unloaded` from then on (as BBR measures
 the round trip). Without the guard "only while it was full" a quiet night raises the ceiling
-to the maximum, and the morning finds out. Source: the gradient limiter of Netflix's concurrency-limits, with a tolerance of 2,
+to the maximum, and the morning finds out. Source: the gradient limiter of Netflix's
+concurrency-limits, with a tolerance of 2,
 because batching on the far side makes latency rise with load honestly.
 """
 
