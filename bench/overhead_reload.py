@@ -9,7 +9,6 @@ and in CPU time of the loop's thread (the difference is the machine's other work
 """
 
 import asyncio
-import gc
 import json
 import sys
 import time
@@ -24,7 +23,7 @@ async def watch(state_dir: str, rounds: int) -> None:
     from fleet.database import conninfo
     from fleet.gateway.config import GatewayConfig
     from fleet.gateway.gateway import Gateway
-    from fleet.gateway.server import GC_THRESHOLDS, SWITCH_INTERVAL_S
+    from fleet.gateway.server import SWITCH_INTERVAL_S
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     config = GatewayConfig(
@@ -32,9 +31,7 @@ async def watch(state_dir: str, rounds: int) -> None:
     )
     gateway = Gateway(config)
     await gateway.start()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    gateway.garbage.start()
     await asyncio.sleep(2.0)
     listener, process = gateway.listener, gateway.process
     print("ready", flush=True)

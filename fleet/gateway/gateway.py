@@ -33,6 +33,7 @@ from fleet.gateway.endpoints.models import ModelsEndpoint
 from fleet.gateway.endpoints.operators import OperatorEndpoints, answer_sibling
 from fleet.gateway.endpoints.quote import QuoteEndpoint
 from fleet.gateway.engine_metrics import EngineMetrics
+from fleet.gateway.garbage import Garbage
 from fleet.gateway.identity import Identity
 from fleet.gateway.listener import Listener
 from fleet.gateway.openai.endpoints import OpenAIEndpoints
@@ -105,6 +106,7 @@ class Gateway:
             confirmed=self._confirmed,
             lost=self._lost,
             keep=self._keep,
+            poll_s=config.poll_s,
         )
         self.leases = leases
         self.process.leases = leases if config.valkey_url else None
@@ -119,6 +121,7 @@ class Gateway:
             if config.valkey_url
             else None
         )
+        self.garbage = Garbage()
         self.publisher = Publisher(identity.gateway_id)
         self.table = self._routes()
         self.app = GatewayApp(
@@ -184,6 +187,7 @@ class Gateway:
         self._run("recorder", self.recorder.run())
         if self.quotas is not None:
             self._run("quotas", self.quotas.run())
+        self._run("garbage", self.garbage.run())
         self._run("beat", self._beat())
         self._run("lag", self._watch_lag())
 
@@ -254,6 +258,9 @@ class Gateway:
                     "usage_cells": len(process.usage),
                     "upstream_resent_total": self.client.resent,
                     "probes_total": self.prober.sent,
+                    "gc_seconds_total": self.garbage.spent_s,
+                    "gc_worst_ms": self.garbage.worst_ms,
+                    "gc_found_total": self.garbage.found,
                     "engine_pages_read_total": self.engine_metrics.read,
                     "gateways_live": self.leases.live_gateways,
                 }

@@ -72,6 +72,11 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._windows) + (len(self._batch.windows) if self._batch else 0)
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether closed windows wait for a batch."""
+        return bool(self._windows)
+
     def add(self, records: list[WindowRecord]) -> None:
         """Take in closed windows."""
         self._windows.extend(records)

@@ -139,10 +139,14 @@ class Recorder:
                 await connection.execute(_HEARTBEAT, (f"gateway:{self._gateway}", details))
 
     async def _flush(self) -> None:
-        while (batch := self._outbox.batch()) is not None:
+        """Write the windows that are closed and the usage so far; what comes in meanwhile
+        waits for the next turn, or a busy gateway would never stop writing."""
+        batch = self._outbox.batch()
+        while batch is not None:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._write(batch)
             self._outbox.written()
+            batch = self._outbox.batch() if self._outbox.has_windows else None
 
     async def _write(self, batch: Batch) -> None:
         connection = await self._connected()

@@ -5,7 +5,6 @@ listener closes, counts are written and the process exits 0. A second signal doe
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -24,7 +23,6 @@ from fleet.gateway.wire import HotRoutes, WireProtocol, sweep_idle
 BACKLOG = 2048
 SWEEP_S = 5.0
 SWITCH_INTERVAL_S = 0.0005  # a thread that digests a snapshot gives way this soon
-GC_THRESHOLDS = (20_000, 20, 50)
 
 log = logging.getLogger("halcyon.gateway")
 
@@ -86,9 +84,7 @@ class GatewayServer(uvicorn.Server):
         sweeping = asyncio.create_task(self._sweep())
         with self.capture_signals():
             await gateway.start()
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*GC_THRESHOLDS)
+            gateway.garbage.start()
             try:
                 await self._serve([self._listening])
             finally:

@@ -34,11 +34,19 @@ class Stack:
         self.rows.replica(row.pop("replica_id", f"r{len(self.replicas)}"), replica.address, **row)
         return replica
 
+    def process(self, key: str, **options: Any) -> GatewayProcess:
+        """A gateway that was not started yet."""
+        directory = options.pop("state_dir", self.directory / "state")
+        return GatewayProcess(self.environment, directory, key, **options)
+
+    async def started(self, gateway: GatewayProcess, *, wait: bool = True) -> None:
+        """Start it; stop it after the test."""
+        await self.exits.enter_async_context(running(gateway, wait=wait))
+
     async def gateway(self, key: str, **options: Any) -> GatewayProcess:
         """A gateway that is ready and knows which replicas are."""
-        directory = options.pop("state_dir", self.directory / "state")
-        gateway = GatewayProcess(self.environment, directory, key, **options)
-        await self.exits.enter_async_context(running(gateway))
+        gateway = self.process(key, **options)
+        await self.started(gateway)
         await self.probed(gateway)
         return gateway
 

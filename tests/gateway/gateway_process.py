@@ -113,6 +113,12 @@ class GatewayProcess:
             return (await self.get("/readyz")).status == 200
         return False
 
+    async def is_listening(self) -> bool:
+        """Whether it answers at all."""
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            return (await self.get("/healthz")).status == 200
+        return False
+
     async def stop(self, sig: int = signal.SIGTERM, within_s: float = 20.0) -> int:
         """Signal it and wait for its end. Returns the exit code."""
         if self.session is not None:
@@ -173,10 +179,10 @@ class GatewayProcess:
 
 
 @contextlib.asynccontextmanager
-async def running(gateway: GatewayProcess) -> AsyncIterator[GatewayProcess]:
+async def running(gateway: GatewayProcess, *, wait: bool = True) -> AsyncIterator[GatewayProcess]:
     """Start, and stop whatever happened."""
     try:
-        await gateway.start()
+        await gateway.start(wait=wait)
         yield gateway
     finally:
         if gateway.process is not None and gateway.process.returncode is None:

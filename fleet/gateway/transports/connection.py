@@ -20,6 +20,10 @@ OnFailure = Callable[[str], None]
 OnChunk = Callable[[bytes], None]
 
 
+def _nobody(*_: object) -> None:
+    """Takes the place of callbacks that were called."""
+
+
 class Exchange:
     """A request and whoever waits for its answer. Exactly one of the two callbacks is called,
     or neither after `cancel`."""
@@ -53,11 +57,8 @@ class Exchange:
 
     def cancel(self) -> None:
         """Close the connection and forget the callbacks: upstream work stops with it."""
-        if self.over:
-            return
-        self.over = True
-        if self.connection is not None:
-            self.connection.kill()
+        if not self.over:
+            self._end()
 
     def pause(self) -> None:
         """Stop reading the answer: whoever it is for does not keep up."""
@@ -71,15 +72,24 @@ class Exchange:
 
     def answered(self, status: int, headers: dict[bytes, bytes], body: bytes) -> None:
         if not self.over:
-            self.over = True
-            self.on_answer(status, headers, body)
+            callback = self.on_answer
+            self._end()
+            callback(status, headers, body)
 
     def failed(self, why: str) -> None:
         if not self.over:
-            self.over = True
-            if self.connection is not None:
-                self.connection.kill()
-            self.on_failure(why)
+            callback = self.on_failure
+            self._end()
+            callback(why)
+
+    def _end(self) -> None:
+        """Let go of everything: whoever waits usually holds the exchange in turn."""
+        self.over = True
+        self.on_answer = self.on_failure = _nobody
+        self.on_chunk = None
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.kill()
 
     def may_resend(self, connection: "Connection") -> bool:
         """Whether the loss of `connection` says nothing about the replica: it was idle before,
@@ -145,6 +155,8 @@ class Connection(asyncio.Protocol):
             exchange.answered(self._parser.get_status_code(), self._headers, body)
             exchange = None
         self._lost(self, exchange)
+        self._transport = None  # the parser, the transport and this hold each other
+        del self._parser
 
     # -- exchanges ---------------------------------------------------------------------
 

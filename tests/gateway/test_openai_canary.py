@@ -1,0 +1,122 @@
+"""A canary over servers that speak OpenAI: split by session, kept as evidence, faults counted."""
+
+import asyncio
+from typing import Any
+
+import openai
+import pytest
+
+from tests.gateway.gateway_process import until
+from tests.gateway.openai_scene import Door, Scene, set_scene
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def split(scene: Scene, percent: float) -> None:
+    """Server b serves version v2, which gets this share of the sessions."""
+    rows, model = scene.rows, scene.model
+    rows.execute(
+        "INSERT INTO fleet_modelversion (model_id, name, notes, created_at)"
+        " SELECT id, 'v2', '', now() FROM fleet_model WHERE name = %s",
+        model,
+    )
+    rows.execute(
+        "UPDATE fleet_replica SET version_id = v.id FROM fleet_modelversion v JOIN fleet_model m"
+        " ON m.id = v.model_id WHERE m.name = %s AND v.name = 'v2' AND replica_id = %s",
+        model,
+        f"b{model[1:]}",
+    )
+    rows.execute(
+        "UPDATE fleet_trafficsplit SET canary_id = v.id, canary_percent = %s, salt = 'salt'"
+        " FROM fleet_modelversion v JOIN fleet_model m ON m.id = v.model_id"
+        " WHERE m.name = %s AND v.name = 'v2' AND fleet_trafficsplit.model_id = m.id",
+        percent,
+        model,
+    )
+
+    async def in_force() -> bool:
+        versions = {each["version"] for each in await scene.replicas()}
+        return versions == {"v1", "v2"}
+
+    await until(in_force, 5.0, "the canary's version")
+    await scene.learned(2)
+
+
+async def ask(scene: Scene, session: int, **more: Any) -> str:
+    answer = await scene.chat(
+        max_tokens=1, extra_headers={"x-halcyon-session": f"session-{session}"}, **more
+    )
+    return str(answer.choices[0].message.content)
+
+
+def evidence(scene: Scene) -> dict[str, dict[str, Any]]:
+    """The sums of the windows so far, by arm."""
+    found = scene.rows.execute(
+        "SELECT arm, sum(served)::int, sum(faults)::int, sum(completion_tokens)::int,"
+        " count(*) FILTER (WHERE execution <> '{}') FROM fleet_windowstat"
+        " WHERE model = %s GROUP BY arm",
+        scene.model,
+    )
+    names = ("served", "faults", "tokens", "timed")
+    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in found}
+
+
+async def test_sessions_stay_with_their_arm_and_both_arms_leave_evidence(door: Door) -> None:
+    async with set_scene(door) as scene:
+        await split(scene, 50.0)
+        first = await asyncio.gather(*(ask(scene, n) for n in range(60)))
+        again = await asyncio.gather(*(ask(scene, n) for n in range(60)))
+        assert first == again
+        canary = sum(text == "b" for text in first)
+        assert 15 <= canary <= 45
+
+        def written() -> Any:
+            rows = evidence(scene)
+            return rows if sum(arm["served"] for arm in rows.values()) == 120 else None
+
+        rows = await until(written, 10.0, "windows of all 120 requests")
+        assert rows["canary"]["served"] == rows["canary"]["tokens"] == 2 * canary
+        assert rows["baseline"]["served"] == 120 - 2 * canary
+        assert rows["canary"]["timed"] > 0
+        assert rows["baseline"]["timed"] > 0
+
+
+async def test_streams_are_evidence_too(door: Door) -> None:
+    async with set_scene(door) as scene:
+        await split(scene, 50.0)
+        for number in range(20):
+            stream = await scene.chat(
+                stream=True, max_tokens=3, extra_headers={"x-halcyon-session": f"s{number}"}
+            )
+            async for _ in stream:
+                pass
+
+        def written() -> Any:
+            rows = evidence(scene)
+            return rows if sum(arm["served"] for arm in rows.values()) == 20 else None
+
+        rows = await until(written, 10.0, "windows of all streams")
+        assert sum(arm["tokens"] for arm in rows.values()) == 60
+        assert all(arm["timed"] > 0 for arm in rows.values())
+
+
+async def test_a_canary_that_fails_is_charged_its_faults_and_nobody_else(door: Door) -> None:
+    async with set_scene(door) as scene:
+        await split(scene, 50.0)
+        first = await asyncio.gather(*(ask(scene, n) for n in range(40)))
+        scene.upstreams[1].behave(mode="fail", status=500)
+        lost = 0
+        for session, text in enumerate(first):
+            try:
+                assert await ask(scene, session) == text == "a"
+            except openai.InternalServerError:
+                assert text == "b"
+                lost += 1
+        assert lost == sum(text == "b" for text in first)
+
+        def written() -> Any:
+            rows = evidence(scene)
+            return rows if rows.get("canary", {}).get("faults", 0) > 0 else None
+
+        rows = await until(written, 10.0, "the canary's faults")
+        assert rows["baseline"]["faults"] == 0
