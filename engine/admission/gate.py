@@ -70,26 +70,29 @@ def _local_bucket(tenant: str, kind: str, rate_per_s: float, burst: float, now_m
 class Gate:
     """The tenants' accounts and the models' limits."""
 
-    __slots__ = ("_accounts", "_anyone", "_config", "_make_bucket", "_models")
+    __slots__ = ("_accounts", "_anyone", "_config", "_make_bucket", "_models", "_tenants")
 
     def __init__(self, config: GateConfig | None = None, now_ms: float = 0.0) -> None:
         self._config = config or GateConfig()
         self._make_bucket = self._config.bucket_factory or _local_bucket
-        self._accounts: dict[str, Account] = {}
+        self._tenants: Mapping[str, TenantSpec] = {}
+        self._accounts: dict[str, Account] = {}  # of those who ever asked
         self._models: dict[str, Occupancy] = {}
         self._anyone = Account(TenantSpec(tenant="*"), self._make_bucket, now_ms)
 
     def set_tenants(self, tenants: Mapping[str, TenantSpec], now_ms: float) -> None:
-        """Replace the tenants. Those that stay keep their levels and their requests in flight."""
-        accounts: dict[str, Account] = {}
-        for name, spec in tenants.items():
-            account = self._accounts.get(name)
-            if account is None:
-                account = Account(spec, self._make_bucket, now_ms)
+        """Replace the tenants. Those that stay keep their levels and their requests in flight.
+
+        An account is opened when its tenant first asks: ten thousand tenants cost nothing
+        here until they come.
+        """
+        self._tenants = tenants
+        for name, account in list(self._accounts.items()):
+            spec = tenants.get(name)
+            if spec is None:
+                del self._accounts[name]
             elif account.spec is not spec and account.spec != spec:
                 account.configure(spec, self._make_bucket, now_ms)
-            accounts[name] = account
-        self._accounts = accounts
 
     def set_models(self, models: Mapping[str, ModelSpec], now_ms: float) -> None:
         """Replace the models. Those that stay keep what their limit has learned."""
@@ -117,11 +120,9 @@ class Gate:
 
     def reserve(self, tenant: str, tokens: int, now_ms: float) -> Reservation | Refusal:
         """Reserve one request of `tokens` from the tenant's limits."""
-        account = self._accounts.get(tenant)
+        account = self._accounts.get(tenant) or self._open(tenant, now_ms)
         if account is None:
-            if self._accounts:
-                return _unknown_tenant(tenant)
-            account = self._anyone
+            return _unknown_tenant(tenant)
         refusal = account.take(tokens, now_ms)
         return Reservation(account, tokens) if refusal is None else refusal
 
@@ -147,11 +148,9 @@ class Gate:
         self, tenant: str, tokens: int, model: str, priority: int, now_ms: float
     ) -> Refusal | None:
         """What `reserve` and `admit` would say now, taking nothing."""
-        account = self._accounts.get(tenant)
+        account = self._accounts.get(tenant) or self._open(tenant, now_ms)
         if account is None:
-            if self._accounts:
-                return _unknown_tenant(tenant)
-            account = self._anyone
+            return _unknown_tenant(tenant)
         refusal = account.would_refuse(tokens, now_ms)
         if refusal is not None:
             return refusal
@@ -179,11 +178,28 @@ class Gate:
     def tenant_views(self, now_ms: float) -> list[TenantView]:
         """The tenants' use, for the dashboard; of very many, those with most in flight and
         most requests so far: the view is made once a second on the loop that serves."""
-        accounts = list(self._accounts.values()) or [self._anyone]
+        if not self._tenants:
+            return [self._anyone.view(now_ms)]
+        if len(self._tenants) <= MOST_TENANTS_SHOWN:
+            for name in self._tenants:
+                self._open(name, now_ms)
+        accounts = list(self._accounts.values())
         if len(accounts) > MOST_TENANTS_SHOWN:
-            accounts = [a for a in accounts if a.requests_taken or a.refused]
             accounts = heapq.nlargest(MOST_TENANTS_SHOWN, accounts, key=_BUSIEST)
         return [account.view(now_ms) for account in accounts]
+
+    def _open(self, tenant: str, now_ms: float) -> Account | None:
+        """The account of a tenant, opened if this is its first time; None if it is unknown."""
+        account = self._accounts.get(tenant)
+        if account is not None:
+            return account
+        if not self._tenants:
+            return self._anyone
+        spec = self._tenants.get(tenant)
+        if spec is None:
+            return None
+        account = self._accounts[tenant] = Account(spec, self._make_bucket, now_ms)
+        return account
 
     def view(self, now_ms: float) -> AdmissionView:
         """The limit nearest to its ceiling: the one an operator should look at first."""
