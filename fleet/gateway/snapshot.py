@@ -151,7 +151,9 @@ def build(rows: Rows, previous: Snapshot = EMPTY, *, stale: bool = False) -> Sna
         replicas.update(_each([row], lambda each: _replica(each, rows.read_at), rejected))
     tenants = _tenants(rows, previous, rejected)
     keys = previous.keys
-    if rows.keys != previous.rows.keys or not _same_priorities(tenants, previous.fleet.tenants):
+    if rows.keys == previous.rows.keys:
+        rows.keys = previous.rows.keys  # the same objects: dropping the old snapshot frees little
+    if rows.keys is not previous.rows.keys or not _same_priorities(tenants, previous.fleet.tenants):
         keys = {
             bytes.fromhex(row.digest): KeyEntry(
                 row.tenant, tenants[row.tenant].priority, row.expires_at, row.may_choose_version
@@ -235,8 +237,10 @@ def _tenants(rows: Rows, previous: Snapshot, rejected: list[str]) -> dict[str, T
         before = [known.get(row.name, row) for row in rows.tenants]
     specs = previous.fleet.tenants
     tenants: dict[str, TenantSpec] = {}
-    for row, old in zip(rows.tenants, before, strict=True):
+    for place, (row, old) in enumerate(zip(rows.tenants, before, strict=True)):
         spec = specs.get(row.name)
+        if row == old:
+            rows.tenants[place] = old
         if spec is None or row != old:
             try:
                 spec = _tenant(row)
