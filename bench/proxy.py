@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options beyond the common ones."""
     known = ",".join([OURS, *PEERS])
     parser.add_argument("--systems", default=known, help=f"separated by commas ({known})")
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a round (3)")
+    parser.add_argument("--seconds", type=int, default=2, help="length of a round (2)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind (3)")
     parser.add_argument("--events", type=int, default=150, help="events of a stream (150)")
 
@@ -70,13 +70,13 @@ def run(args: argparse.Namespace, progress: Progress) -> Report:
         alone: Rounds = {name: [] for name in servers}
         events: Rounds = {name: [] for name in servers}
         for name, server in servers.items():
-            whole(server, scripts[name], 8, 1.0)  # caches fill, models of cost learn
+            whole(server, scripts[name], 8, 1)  # caches fill, models of cost learn
             bar.advance()
         for _ in range(args.rounds):
             for name, server in servers.items():
                 bar.say(name)
                 many[name].append(whole(server, scripts[name], _CONNECTIONS, args.seconds))
-                alone[name].append(whole(server, scripts[name], 1, args.seconds / 2.0))
+                alone[name].append(whole(server, scripts[name], 1, args.seconds))
                 events[name].append(streams(server, server.key, _STREAMS, args.events))
                 bar.advance(3)
         memory = {name: server.memory_mb() for name, server in servers.items()}

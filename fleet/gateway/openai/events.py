@@ -14,8 +14,8 @@ import msgspec
 
 _BLANK = (b"\n\n", b"\r\n\r\n")
 _DONE = b"data: [DONE]"
-_TEXT = (b'"content":"', b'"content": "', b'"text":"', b'"text": "')
-_EMPTY = (b'"content":""', b'"content": ""', b'"text":""', b'"text": ""')
+_TEXT = (b'"content":"', b'"text":"')
+_TEXT_SPACED = (b'"content": "', b'"text": "')
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 
@@ -49,7 +49,7 @@ class StreamWatch:
         """Take what arrived; return the whole events in it."""
         if self._tail:
             data = self._tail + data
-        end = _last_end(data)
+        end = len(data) if data.endswith(b"\n\n") else _last_end(data)
         if end == 0:
             if len(data) > MAX_EVENT_BYTES:
                 raise ValueError(f"an event is over {MAX_EVENT_BYTES} bytes")
@@ -57,13 +57,10 @@ class StreamWatch:
             return b""
         whole, self._tail = data[:end], data[end:]
         self.events += 1
-        for mark in _TEXT:
-            self.pieces += whole.count(mark)
-        for mark in _EMPTY:
-            self.pieces -= whole.count(mark)
+        self.pieces += _texts(whole)
         if _DONE in whole:
             self.done = True
-        if b'"finish_reason"' in whole and not self.finished:
+        if not self.finished and b'"finish_reason"' in whole:
             self.finished = whole.count(b'"finish_reason"') > _nulls(whole)
         if b'"usage"' in whole or b'"error"' in whole:
             return self._look(whole)
@@ -97,6 +94,17 @@ class StreamWatch:
                 self.error = error if isinstance(error, dict) else {"message": error}
             kept.append(event)
         return b"".join(kept)
+
+
+def _texts(whole: bytes) -> int:
+    """How many pieces of text are in it; empty ones are none."""
+    count = 0
+    for mark in _TEXT if b'": ' not in whole else _TEXT + _TEXT_SPACED:
+        if mark in whole:
+            count += whole.count(mark)
+            if b'""' in whole:
+                count -= whole.count(mark + b'"')
+    return count
 
 
 def _nulls(whole: bytes) -> int:
