@@ -81,6 +81,14 @@ def settled_after_ms(run: Run, best: Best, change_ms: float) -> float | None:
     return None
 
 
+def grown_after_ms(run: Run, limit: float, change_ms: float) -> float | None:
+    """How long after `change_ms` the limit first came within 20 % of `limit`."""
+    for at_ms, value, _ in run.track:
+        if at_ms >= change_ms and 0.8 * limit <= value <= 1.2 * limit:
+            return at_ms - change_ms
+    return None
+
+
 def overload(policy: LimitFactory, seed: int, until_ms: float) -> Run:
     """5 workers of 100 ms: 50 requests/s, offered 100."""
     return drive(
