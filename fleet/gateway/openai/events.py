@@ -14,8 +14,8 @@ import msgspec
 
 _BLANK = (b"\n\n", b"\r\n\r\n")
 _DONE = b"data: [DONE]"
-_TEXT = (b'"content":"', b'"text":"')
-_TEXT_SPACED = (b'"content": "', b'"text": "')
+_TEXT = (b'"content":"', b'"content": "', b'"text":"', b'"text": "')
+_EMPTY = (b'"content":""', b'"content": ""', b'"text":""', b'"text": ""')
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 
@@ -57,10 +57,13 @@ class StreamWatch:
             return b""
         whole, self._tail = data[:end], data[end:]
         self.events += 1
-        self.pieces += _texts(whole)
+        for mark in _TEXT:
+            self.pieces += whole.count(mark)
+        for mark in _EMPTY:
+            self.pieces -= whole.count(mark)
         if _DONE in whole:
             self.done = True
-        if not self.finished and b'"finish_reason"' in whole:
+        if b'"finish_reason"' in whole and not self.finished:
             self.finished = whole.count(b'"finish_reason"') > _nulls(whole)
         if b'"usage"' in whole or b'"error"' in whole:
             return self._look(whole)
@@ -94,17 +97,6 @@ class StreamWatch:
                 self.error = error if isinstance(error, dict) else {"message": error}
             kept.append(event)
         return b"".join(kept)
-
-
-def _texts(whole: bytes) -> int:
-    """How many pieces of text are in it; empty ones are none."""
-    count = 0
-    for mark in _TEXT if b'": ' not in whole else _TEXT + _TEXT_SPACED:
-        if mark in whole:
-            count += whole.count(mark)
-            if b'""' in whole:
-                count -= whole.count(mark + b'"')
-    return count
 
 
 def _nulls(whole: bytes) -> int:
