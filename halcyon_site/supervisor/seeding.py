@@ -5,7 +5,9 @@ the installation's SECRET_KEY, so they are the same after each restart and store
 A password that somebody changed is neither reset nor shown.
 """
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
@@ -18,7 +20,7 @@ from fleet.fleet_file import FleetFile, ReplicaWords
 from fleet.fleet_file.keys import demo_key
 from fleet.models import AccessToken
 from fleet.replica.runtimes import RUNTIMES
-from fleet.secret import FLEET_TOKEN, Secret, derived_secret
+from fleet.secret import FLEET_TOKEN, Secret, derived_secret, digest_of
 from fleet.services import Registration, issue_token, register_replica
 from halcyon_site.supervisor.plan import HOST, Ports, local_replicas
 
@@ -74,15 +76,20 @@ def _registration(words: ReplicaWords, port: int) -> Registration:
     )
 
 
-def people(fleet: FleetFile) -> dict[str, str | None]:
+def people(fleet: FleetFile, var: Path) -> dict[str, str | None]:
     """The file's users with their first passwords; None where somebody changed it since.
 
-    Hashing is slow on purpose, so this runs beside the start of everything else.
+    Hashing a password is slow on purpose, three would delay a start by a second: so what is
+    compared is a digest of the stored hash, kept beside the data when the user was made.
     """
+    path = var / "first_passwords.json"
+    first: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     try:
-        return {name: _user(name, role) for name, role in fleet.users.items()}
+        found = {name: _user(name, role, first) for name, role in fleet.users.items()}
     finally:
         connections.close_all()
+    path.write_text(json.dumps(first))
+    return found
 
 
 def migrate() -> None:
@@ -101,7 +108,7 @@ def _fleet_token() -> Secret:
 
 
 @transaction.atomic
-def _user(name: str, role: str) -> str | None:
+def _user(name: str, role: str, first: dict[str, str]) -> str | None:
     password = derived_secret("pw", name).text.rsplit("_", 1)[1][:PASSWORD_LENGTH]
     user = User.objects.filter(username=name).first()
     if user is None:
@@ -110,5 +117,5 @@ def _user(name: str, role: str) -> str | None:
         user.is_staff = True
         user.save(update_fields=["is_staff"])
         user.groups.add(Group.objects.get(name=role.capitalize()))
-        return password
-    return password if user.check_password(password) else None
+        first[name] = digest_of(user.password)
+    return password if first.get(name) == digest_of(user.password) else None

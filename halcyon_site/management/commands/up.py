@@ -136,7 +136,7 @@ class Command(FleetCommand):
         started_s = ran_s = 0.0
         ok = False
         with ThreadPoolExecutor(1) as pool:
-            passwords = pool.submit(people, words)
+            passwords = pool.submit(people, words, settings.HALCYON_VAR)
             try:
                 starting = asyncio.create_task(supervisor.start())
                 stopped = asyncio.create_task(stop.wait())
