@@ -6,7 +6,6 @@ NAME_FILE. Unset addresses mean the embedded servers under HALCYON_VAR (default 
 """
 
 import secrets
-from importlib.util import find_spec
 from pathlib import Path
 
 import plotly
@@ -71,7 +70,7 @@ INSTALLED_APPS = [  # without "daphne": it would load Twisted into every process
     "django_htmx",
     "pgtrigger",
     "fleet",
-    *(["rollouts"] if find_spec("rollouts") and find_spec("rollouts.apps") else []),
+    "rollouts",
     "halcyon_site",
 ]
 

@@ -1,7 +1,5 @@
 """Every address of the web process. Each app brings its own table."""
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
@@ -16,16 +14,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", readyz, name="readyz"),
     path("admin/", admin.site.urls),
     path("", include("fleet.api.urls")),
-]
-urlpatterns += [
-    path("", include(table))
-    for table in (
-        "rollouts.urls",
-        "rollouts.api.urls",
-        "rollouts.dashboard.urls",
-        "fleet.dashboard.urls",
-    )
-    if find_spec(table.split(".")[0]) and find_spec(table.rsplit(".", 1)[0]) and find_spec(table)
+    path("", include("rollouts.api.urls")),
+    path("", include("rollouts.dashboard.urls")),
+    path("", include("fleet.dashboard.urls")),
 ]
 
 handler403 = "fleet.dashboard.pages.errors.forbidden"
