@@ -107,6 +107,19 @@ def test_embeddings_equal_a_direct_run_whatever_shares_their_batch(
         assert np.abs(np.asarray(vector) - embed_directly(text)).max() < 1e-5, text[:40]
 
 
+def test_a_list_of_texts_gives_a_vector_for_each_whatever_shares_its_batch(
+    embedding: EmbeddingRuntime,
+) -> None:
+    texts = sentences(4, seed=5)
+    alone = outputs(embedding.compute([Item(text) for text in texts], threading.Event()))
+    items = [Item(texts[:1]), Item(texts[1]), Item(texts[2:])]
+    one, single, rest = outputs(embedding.compute(items, threading.Event()))
+    for ours, theirs in zip([*one, single, *rest], alone, strict=True):
+        assert np.abs(np.asarray(ours) - np.asarray(theirs)).max() < 1e-5
+    assert embedding.check([]) is not None
+    assert embedding.check(["fine", ""]) is not None
+
+
 def test_embeddings_of_like_sentences_are_alike(embedding: EmbeddingRuntime) -> None:
     texts = ["a cat sat on the mat", "a kitten lay on the rug", "quarterly tax returns are due"]
     cat, kitten, tax = (

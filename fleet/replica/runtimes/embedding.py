@@ -1,8 +1,8 @@
 """Sentence embeddings by a real model: all-MiniLM-L6-v2, int8 weights, on onnxruntime.
 
 Text -> WordPiece tokens (at most 256) -> six transformer layers -> mean over the real tokens
--> a vector of length 1 with 384 numbers. Model and tokenizer come from packages (the extra
-`embedding`); nothing is downloaded.
+-> a vector of length 1 with 384 numbers. A list of texts gives a list of vectors. Model and
+tokenizer come from packages (the extra `embedding`); nothing is downloaded.
 
 The cost of a padded batch grows with B x L and B x L^2, so its work unit is
 `padded_quadratic`, and inside a batch only texts of like length are padded together
@@ -69,18 +69,31 @@ class EmbeddingRuntime(ThreadedRuntime):
         self.embed([[101, 102]])  # the first run allocates
 
     def check(self, value: Any) -> str | None:
-        return None if isinstance(value, str) and value else "must be a text that is not empty"
+        texts = value if isinstance(value, list) else [value]
+        good = bool(texts) and all(isinstance(text, str) and text for text in texts)
+        return None if good else "must be a text that is not empty, or a list of them"
 
     def compute(self, items: Sequence[Item], stop: threading.Event) -> list[ItemOutcome]:
-        encodings = self._tokenizer.encode_batch([item.input for item in items])
+        texts = [item.input if isinstance(item.input, list) else [item.input] for item in items]
+        encodings = self._tokenizer.encode_batch([text for member in texts for text in member])
         tokens: list[list[int]] = [encoding.ids for encoding in encodings]
-        outcomes: list[ItemOutcome] = [Failed("not run: nobody waits for it")] * len(items)
+        vectors: list[list[float] | None] = [None] * len(tokens)
         for group in length_groups([len(ids) for ids in tokens]):
             if stop.is_set():
                 break
-            vectors = self.embed([tokens[index] for index in group])
-            for index, vector in zip(group, vectors, strict=True):
-                outcomes[index] = Served(vector.tolist(), len(tokens[index]))
+            found = self.embed([tokens[index] for index in group])
+            for index, vector in zip(group, found, strict=True):
+                vectors[index] = vector.tolist()
+        outcomes: list[ItemOutcome] = []
+        start = 0
+        for item, member in zip(items, texts, strict=True):
+            end = start + len(member)
+            mine, count = vectors[start:end], sum(len(ids) for ids in tokens[start:end])
+            start = end
+            if None in mine:
+                outcomes.append(Failed("not run: nobody waits for it"))
+            else:
+                outcomes.append(Served(mine if isinstance(item.input, list) else mine[0], count))
         return outcomes
 
     def embed(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
