@@ -23,45 +23,26 @@ time any more, and is handed back by `expire` at that moment. Offering costs O(l
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from engine.batching.agenda import Agenda
 from engine.batching.form import Draft
 from engine.batching.former import BatchPlan, Device, Queued, Wait
 from engine.batching.halves import Halves
-from engine.batching.lanes import BulkLane, LaneConfig
+from engine.batching.lanes import BulkLane
 from engine.batching.length_queues import LengthQueues
 from engine.batching.outlook import Outlook
 from engine.batching.patience import Patience
 from engine.batching.plan import SlotPlan
+from engine.batching.planner_config import PlannerConfig
 from engine.batching.queue import EdfQueue, Queue
 from engine.batching.queues import TIGHT_SLOTS, SlotQueues
-from engine.batching.worth import Objective, Worth
-from engine.errors import InvalidInput, require_positive, require_range
+from engine.batching.worth import Worth
+from engine.errors import InvalidInput
 from engine.types import FlushReason, Lane, WorkUnit
 
+__all__ = ["GoodputPlanner", "PlannerConfig"]
+
 _SLACK = 64  # entries that left may linger in the line of arrivals, up to as many again
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class PlannerConfig:
-    """Knobs of the planner.
-
-    `overrun_ratio` is how much longer than the slot a batch may be if every member still
-    makes its deadline. `size_lottery` is the probability that a request is weighed as if it
-    were small: 0 serves the most requests, 0.1 keeps a floor for large ones.
-    """
-
-    objective: Objective = Objective.REQUESTS
-    size_lottery: float = 0.1
-    overrun_ratio: float = 1.4
-    replan_ms: float = 500.0
-    lanes: LaneConfig = field(default_factory=LaneConfig)
-
-    def __post_init__(self) -> None:
-        require_range("size_lottery", self.size_lottery, 0.0, 1.0)
-        require_range("overrun_ratio", self.overrun_ratio, 1.0, 4.0)
-        require_positive("replan_ms", self.replan_ms, unit="ms")
 
 
 class GoodputPlanner:

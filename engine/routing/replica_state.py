@@ -1,14 +1,11 @@
 """Everything a gateway knows of one replica, and the one place that hands out its leases.
 
-`why_not` is the gate: None, or the first reason from the closed set `WhyNot`. `score` is the
-rank among those that pass: `(in flight + reported queue + 1) x latency / weight`. What is
-learned comes in by `released` (a lease ended), `backpressure`, `answered` (a byte came),
-`report` (a health probe) and `update` (configuration); each of them tells the surroundings,
-which keep the list of free replicas current.
+`why_not` is the gate: None, or the first reason from `WhyNot`. `score` ranks those that pass.
+What is learned tells the surroundings, which keep the list of free replicas current.
 
 An update keeps the object and so its leases: a replica that registers again under its id
-with ten requests in flight still has ten, and its counter reaches zero when they end. Only
-the *learning* starts afresh where another process answers under the old name.
+with ten requests in flight still has ten. Only the *learning* starts afresh where another
+process answers under the old name.
 """
 
 from __future__ import annotations

@@ -7,34 +7,22 @@ is formed for the replica that will run it, at the moment it is free.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from engine.batching.cost_model import CostModel, CostPrior, SharedPrior
+from engine.batching.cost_model import CostModel, SharedPrior
 from engine.batching.former import BatchFormer, BatchPlan, Device, Wait
-from engine.errors import require_range
 from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import RouteDecision, Router
+from engine.scheduling.pool_config import PoolConfig
 from engine.scheduling.streams import OutputLength, StreamTiming, stream_work
 from engine.scheduling.ticket import Ticket
 from engine.stats.sampled import SampledRates
 from engine.stats.window import RotatingHistogram
 from engine.types import FlushReason, Protocol, ReplicaSpec, Request, RequestType, Strategy
 
+__all__ = ["Pool", "PoolConfig"]
+
 _FASTEST_EVERY_MS = 250.0
 _STALE_COST_MS = 10_000.0
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class PoolConfig:
-    """`prior` is what a replica is believed to cost before it has run anything.
-    `max_declined` bounds how many free replicas are offered the queue in one round."""
-
-    prior: CostPrior = field(default_factory=CostPrior)
-    max_declined: int = 4
-
-    def __post_init__(self) -> None:
-        require_range("max_declined", self.max_declined, 1, 64)
 
 
 class Pool:

@@ -73,6 +73,11 @@ async def test_a_member_that_leaves_a_running_batch_does_not_disturb_the_others(
     assert len(gate_batch) > 1
     leaving = gate_batch[0]
     await leave([clients.pop(leaving)])
+
+    async def noticed() -> bool:
+        return (await gateway.state())["conservation"]["cancelled"] == 1
+
+    await until(noticed, 5.0, "the departure")
     gate.set()
     rest = await asyncio.gather(*clients.values())
     assert [answer.status for answer in rest] == [200] * 15
