@@ -118,6 +118,9 @@ def read_policy(given: Mapping[str, Any] | None = None, *, slo_ms: float | None 
         written[name] = _steps(value) if name == "steps" else _number(name, value)
     interval_s = written["intervalS"]
     require_range("intervalS", interval_s, 1, 3600, unit="s")
+    for name, unit_s in (("maxWaitS", 1.0), ("silenceS", 1.0), ("maxDurationMs", 0.001)):
+        if written.get(name) is not None:
+            require_range(name, written[name], interval_s / unit_s, 1e12)
     if (factor := written.get("latencyToleranceFactor")) is not None:
         require_range("latencyToleranceFactor", factor, 1.01, 6.0)
         written["nonInferiorityPercent"] = round((factor - 1.0) * 100.0, 6)
