@@ -20,7 +20,7 @@ from bench.report import Column, Goal, Report, Table
 from bench.stage import Former, Row, Stage, planner
 from bench.trace import Arrival, read_trace
 from bench.trial import Truth
-from engine.batching.planner import Objective
+from engine.batching.worth import Objective
 from engine.errors import InvalidInput, require_positive
 
 NAME = "batching"

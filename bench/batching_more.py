@@ -14,7 +14,7 @@ from bench.report import Column, Goal, Report, Table
 from bench.stage import Row, Stage, planner
 from bench.trace import PUBLISHED_SEED
 from bench.trial import Truth
-from engine.batching.planner import Objective
+from engine.batching.worth import Objective
 
 _NOISE_ALLOWANCE = 0.98
 _RATES = (150.0, 180.0, 200.0, 260.0, 320.0, 500.0)

@@ -7,7 +7,8 @@ from bench.scores import score
 from bench.trace import Arrival, published_trace
 from bench.trial import Outcome, Truth, run_trial
 from engine.batching.former import BatchFormer
-from engine.batching.planner import GoodputPlanner, Objective, PlannerConfig
+from engine.batching.planner import GoodputPlanner, PlannerConfig
+from engine.batching.worth import Objective
 
 Row = dict[str, object]
 Former = Callable[[], BatchFormer]
