@@ -21,7 +21,10 @@ def holder(port: int) -> str | None:
     """ "name (pid n)" of the process that listens there, where the system says."""
     try:
         for connection in psutil.net_connections(kind="tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+            if (
+                connection.status == psutil.CONN_LISTEN
+                and getattr(connection.laddr, "port", None) == port
+            ):
                 if connection.pid is None:
                     return None
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"

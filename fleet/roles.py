@@ -34,7 +34,7 @@ def role_of(user: AbstractBaseUser | AnonymousUser) -> Role:
         return Role.NONE
     if getattr(user, "is_superuser", False):
         return Role.ADMIN
-    names = set(user.groups.values_list("name", flat=True))  # type: ignore[union-attr]
+    names = set(Group.objects.filter(user=user.pk).values_list("name", flat=True))
     held = [role for role in Role if role is not Role.NONE and role.group_name in names]
     return max(held, default=Role.NONE)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 ATTRIBUTE = "_halcyon_issued"
@@ -33,10 +33,10 @@ class ShowsOnce(admin.ModelAdmin):
 
     def response_add(
         self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
-    ) -> HttpResponseBase:
+    ) -> HttpResponse:
         usual = super().response_add(request, obj, post_url_continue)
         return page(request, self.admin_site, usual.get("Location", ".")) or usual
 
-    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponseBase:
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
         usual = super().response_change(request, obj)
         return page(request, self.admin_site, usual.get("Location", ".")) or usual

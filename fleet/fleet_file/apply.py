@@ -1,6 +1,7 @@
 """Doing the steps: each through the service that an operator would have used."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import transaction
 
@@ -18,7 +19,7 @@ def apply(steps: Sequence[Step], *, actor: str, reason: str = "") -> None:
 
 
 def _do(step: Step, actor: str, reason: str) -> None:
-    who = {"actor": actor, "reason": reason}
+    who: dict[str, Any] = {"actor": actor, "reason": reason}
     match step.kind, step.verb:
         case "model", "create":
             services.create_model(step.name, **step.after, **who)
@@ -41,13 +42,13 @@ def _do(step: Step, actor: str, reason: str) -> None:
             _register(step, who)
 
 
-def _issue(tenant: str, name: str, who: dict[str, str]) -> None:
+def _issue(tenant: str, name: str, who: dict[str, Any]) -> None:
     row = Tenant.objects.get(name=tenant)
     secret = demo_key(tenant, name)
     services.issue_key(row, name, secret=secret, may_choose_version=True, **who)
 
 
-def _register(step: Step, who: dict[str, str]) -> None:
+def _register(step: Step, who: dict[str, Any]) -> None:
     words = dict(step.after)
     present = Replica.objects.select_related("version__model").filter(pk=step.name).first()
     if present is not None:

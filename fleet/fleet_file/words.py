@@ -15,14 +15,14 @@ class _Words(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     pass
 
 
-class SplitWords(_Words):
+class SplitWords(_Words, frozen=True):
     baseline: str
     canary: str | None = None
     canary_percent: float = 0.0
     shadow: bool = False
 
 
-class ModelWords(_Words):
+class ModelWords(_Words, frozen=True):
     versions: list[str]
     strategy: str = "peak_ewma"
     slo_ms: float = 1000.0
@@ -30,7 +30,7 @@ class ModelWords(_Words):
     split: SplitWords | None = None
 
 
-class ReplicaWords(_Words):
+class ReplicaWords(_Words, frozen=True):
     """A replica that `up` starts (with a runtime), or one that runs elsewhere (an address)."""
 
     id: str
@@ -55,7 +55,7 @@ class ReplicaWords(_Words):
         return self.address is None
 
 
-class TenantWords(_Words):
+class TenantWords(_Words, frozen=True):
     priority: Literal["low", "normal", "high", "critical"] = "normal"
     weight: float = 1.0
     requests_per_minute: int | None = None
@@ -84,7 +84,7 @@ class TenantWords(_Words):
         }
 
 
-class LoadWords(_Words):
+class LoadWords(_Words, frozen=True):
     """The light traffic that `up` sends, so that there is something to see."""
 
     model: str
@@ -93,7 +93,7 @@ class LoadWords(_Words):
     rate_per_s: float = 5.0
 
 
-class FleetFile(_Words):
+class FleetFile(_Words, frozen=True):
     models: dict[str, ModelWords] = {}
     replicas: list[ReplicaWords] = []
     tenants: dict[str, TenantWords] = {}

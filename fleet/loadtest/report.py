@@ -78,9 +78,9 @@ def write_page(path: Path, tally: Tally, title: str) -> None:
     ):
         figure.add_trace(go.Scatter(x=at, y=values, name=name, line={"color": colour}), 1, 1)
     for q, colour in ((0.5, "#009e73"), (0.95, "#e69f00"), (0.99, "#d55e00")):
-        values = [s.latency.quantile(q) for s in seconds]
+        quantiles = [s.latency.quantile(q) for s in seconds]
         figure.add_trace(
-            go.Scatter(x=at, y=values, name=f"p{q:.0%}"[:-1], line={"color": colour}), 2, 1
+            go.Scatter(x=at, y=quantiles, name=f"p{q:.0%}"[:-1], line={"color": colour}), 2, 1
         )
     figure.update_xaxes(title_text="seconds", row=2, col=1)
     figure.update_layout(title=title, template="plotly_white", height=720)

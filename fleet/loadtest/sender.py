@@ -82,7 +82,8 @@ class Sender:
     async def send(self, shot: Shot, due_s: float, origin_s: float) -> Ending:
         """Send one. Latency counts from `due_s` (monotonic), when it should have left."""
         assert self._session is not None
-        status, code, extra = 0, "no_answer", {}
+        status, code = 0, "no_answer"
+        extra: dict[str, Any] = {}
         timeout = aiohttp.ClientTimeout(total=shot.deadline_ms / 1000 + PATIENCE_S)
         try:
             async with self._session.post(self._url, data=shot.body, timeout=timeout) as response:

@@ -45,12 +45,12 @@ class Deadlines:
                 pairs.append((float(deadline), float(share) if share else 1.0))
             except ValueError:
                 raise InvalidInput("deadline", text, "use MS, or MS:SHARE,MS:SHARE") from None
-        for deadline_ms, share in pairs:
+        for deadline_ms, weight in pairs:
             require_positive("deadline", deadline_ms, unit="ms")
-            require_positive("share", share)
-        total, above, choices = sum(share for _, share in pairs), 0.0, []
-        for deadline_ms, share in pairs:
-            above += share / total
+            require_positive("share", weight)
+        total, above, choices = sum(weight for _, weight in pairs), 0.0, []
+        for deadline_ms, weight in pairs:
+            above += weight / total
             choices.append((deadline_ms, above))
         return cls(tuple(choices))
 

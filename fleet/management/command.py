@@ -38,7 +38,7 @@ def actor() -> str:
 class FleetCommand(BaseCommand):
     """A command with `--json`, errors in one line, and perhaps subcommands."""
 
-    requires_system_checks: Sequence[str] = []
+    requires_system_checks: list[str] = []
     subcommands: Mapping[str, str] = {}
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -73,8 +73,7 @@ class FleetCommand(BaseCommand):
             why = str(error).strip().splitlines()[0]
             raise CommandError(NO_DATABASE.format(why=why)) from None
 
-    def act(self, **options: Any) -> None:
-        raise NotImplementedError
+    act: Callable[..., None]  # a plain command's work, by its arguments' names
 
     def show(
         self, rows: Sequence[Mapping[str, Any]], *, title: str = "", empty: str = "there is none"

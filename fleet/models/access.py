@@ -1,5 +1,7 @@
 """Who may speak to the control API without a session: hashed, expiring tokens."""
 
+from datetime import datetime
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -42,7 +44,7 @@ class AccessToken(models.Model):
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.name})"
 
-    def is_valid(self, now: timezone.datetime | None = None) -> bool:
+    def is_valid(self, now: datetime | None = None) -> bool:
         if self.revoked_at is not None:
             return False
         return self.expires_at is None or self.expires_at > (now or timezone.now())

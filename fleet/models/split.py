@@ -67,6 +67,6 @@ class TrafficSplit(models.Model):
         ]
 
     def __str__(self) -> str:
-        if self.canary_id is None:
+        if self.canary is None:
             return f"{self.model}: all to {self.baseline.name}"
         return f"{self.model}: {self.canary_percent:g} % to {self.canary.name}"

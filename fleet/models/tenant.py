@@ -1,5 +1,7 @@
 """Who asks: tenants with their limits, and the keys they show."""
 
+from datetime import datetime
+
 from django.db import models
 from django.utils import timezone
 
@@ -111,7 +113,7 @@ class ApiKey(models.Model):
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.name})"
 
-    def status(self, now: timezone.datetime | None = None) -> str:
+    def status(self, now: datetime | None = None) -> str:
         """active | expired | revoked."""
         if self.revoked_at is not None:
             return "revoked"

@@ -7,7 +7,7 @@ the operator's last look. A version that nobody knows yet is created, without tr
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.utils import timezone
@@ -179,7 +179,7 @@ def _locked(replica_id: str) -> Replica:
 
 
 def _note_start(replica: Replica, started_at: datetime) -> None:
-    if started_at > timezone.now() + timezone.timedelta(minutes=5):
+    if started_at > timezone.now() + timedelta(minutes=5):
         raise InvalidInput("startedAt", started_at.isoformat(), "lies in the future")
     replica.started_at = started_at
 

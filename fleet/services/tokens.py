@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
@@ -30,7 +30,7 @@ def issue_token(
     name: str,
     *,
     actor: str,
-    user: AbstractBaseUser | None = None,
+    user: User | None = None,
     expires_at: datetime | None = None,
     reason: str = "",
     secret: Secret | None = None,

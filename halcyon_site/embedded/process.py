@@ -6,6 +6,7 @@ directory. What breaks without it: a restart that refuses to start because of a 
 or, worse, one that kills a stranger.
 """
 
+import atexit
 import signal
 import subprocess
 import time
@@ -40,6 +41,13 @@ def launch(
         )
     _started.append(child)
     return child
+
+
+@atexit.register
+def _let_go() -> None:
+    """The servers go on without this process: their handles shall not complain of it."""
+    for child in _started:
+        child.returncode = child.poll() or 0
 
 
 def reap() -> None:

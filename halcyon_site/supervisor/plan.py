@@ -102,11 +102,11 @@ def plans(fleet: FleetFile, ports: Ports, fleet_token: str, var: Path, root: Pat
             )
         )
     beat_file = str(var / "run" / "beat")
-    for name, words in (
+    for name, arguments in (
         ("worker", ["--pool", "solo", "--without-gossip", "--without-mingle"]),
         ("beat", ["--pidfile", "", "--schedule", beat_file]),
     ):
-        command = [*celery, name, "--loglevel", "WARNING", *words]
+        command = [*celery, name, "--loglevel", "WARNING", *arguments]
         made.append(Plan(name=name, command=command, environment=common, is_background=True))
     return made
 

@@ -1,5 +1,8 @@
 """Tokens, and who the caller is."""
 
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -50,7 +53,7 @@ class TokensView(FleetView):
         if kind == "fleet" and not has_role(request.user, Role.ADMIN):
             self.permission_denied(request, message="a fleet token needs the role Admin")
         issued = services.issue_token(
-            user=request.user if kind == "user" else None, **given, actor=actor_of(request)
+            user=_person(request) if kind == "user" else None, **given, actor=actor_of(request)
         )
         data = {**TokenSerializer(issued.token).data, "token": issued.secret}
         return Response(data, status=201, headers={"Cache-Control": "no-store"})
@@ -67,6 +70,12 @@ class TokenView(FleetView):
         return Response(TokenSerializer(services.revoke_token(token, actor=actor_of(request))).data)
 
 
-def _visible(request: Request):  # type: ignore[no-untyped-def]
+def _person(request: Request) -> User:
+    if not isinstance(request.user, User):
+        raise PermissionDenied("only a person has tokens of their own")
+    return request.user
+
+
+def _visible(request: Request) -> QuerySet[AccessToken]:
     rows = AccessToken.objects.select_related("user")
-    return rows if has_role(request.user, Role.ADMIN) else rows.filter(user=request.user)
+    return rows if has_role(request.user, Role.ADMIN) else rows.filter(user=_person(request))

@@ -1,5 +1,6 @@
 """What the views share: a list in pages, a body read strictly, an object or 404."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Model as Row
@@ -30,12 +31,19 @@ PAGE_PARAMETERS = [
 ]
 
 
-def describe(summary: str, response: Any, *, status: int = 200, **options: Any) -> Any:
+def describe[F: Callable[..., Any]](
+    summary: str, response: Any, *, status: int = 200, **options: Any
+) -> Callable[[F], F]:
     """Document a method: its answer, and the refusals that any of them may give."""
-    return extend_schema(summary=summary, responses={status: response, **PROBLEMS}, **options)
+    described: Callable[[F], F] = extend_schema(
+        summary=summary, responses={status: response, **PROBLEMS}, **options
+    )
+    return described
 
 
-def described_list(summary: str, serializer: Any, **options: Any) -> Any:
+def described_list[F: Callable[..., Any]](
+    summary: str, serializer: Any, **options: Any
+) -> Callable[[F], F]:
     """Document a method that answers in pages."""
     parameters = [*PAGE_PARAMETERS, *options.pop("parameters", [])]
     return describe(summary, serializer(many=True), parameters=parameters, **options)
@@ -61,7 +69,7 @@ class FleetView(APIView):
         self, request: Request, rows: QuerySet[Any] | list[Any], serializer: type[Serializer[Any]]
     ) -> Response:
         pages = self.pagination_class()
-        page = pages.paginate_queryset(rows, request, view=self)  # type: ignore[arg-type]
+        page = pages.paginate_queryset(rows, request, view=self)
         return pages.get_paginated_response(serializer(page, many=True).data)
 
 

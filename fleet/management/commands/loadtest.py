@@ -139,7 +139,7 @@ class Command(FleetCommand):
                 )
             started_s = time.monotonic()
             await self._with_progress(loop, tally, options["duration"])
-            return min(time.monotonic() - started_s, options["duration"])
+            return min(time.monotonic() - started_s, float(options["duration"]))
 
     async def _with_progress(self, loop: Any, tally: Tally, duration_s: float) -> None:
         task = asyncio.create_task(loop)
