@@ -260,6 +260,7 @@ HALCYON_REPLICA_NETWORKS = env.items(
     "HALCYON_REPLICA_NETWORKS",
     "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7",
 )
+HALCYON_METRICS_NETWORKS = env.items("HALCYON_METRICS_NETWORKS")  # who may scrape /metrics
 HALCYON_GATEWAY_URL = env.text("HALCYON_GATEWAY_URL", "http://127.0.0.1:8080")
 HALCYON_WEB_URL = env.text("HALCYON_WEB_URL", "http://127.0.0.1:8000")
 HALCYON_FLEET_TOKEN = env.text("HALCYON_FLEET_TOKEN")  # what a replica registers with

@@ -4,6 +4,7 @@ from django.urls import path
 
 from fleet.api.views.access import TokensView, TokenView, WhoAmIView
 from fleet.api.views.catalog import ModelsView, ModelView, SplitView, VersionsView
+from fleet.api.views.metrics import MetricsView
 from fleet.api.views.replicas import DrainView, RegisterView, ReplicasView, ReplicaView, UndrainView
 from fleet.api.views.schema import DocsView, SchemaView
 from fleet.api.views.state import StateView
@@ -32,6 +33,7 @@ urlpatterns = [
     path(f"{control}/tenants/<str:tenant>/keys/<str:prefix>", KeyView.as_view(), name="api-key"),
     path(f"{control}/tokens", TokensView.as_view(), name="api-tokens"),
     path(f"{control}/tokens/<str:prefix>", TokenView.as_view(), name="api-token"),
+    path("metrics", MetricsView.as_view(), name="metrics"),
     path("api/schema/", SchemaView.as_view(), name="schema"),
     path("api/docs/", DocsView.as_view(url_name="schema"), name="api-docs"),
 ]
