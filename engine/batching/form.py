@@ -121,5 +121,10 @@ class Draft:
         return max(1, min(self._max_size, int(self._max_work / max(each, 1.0))))
 
     @property
+    def fixed_ms(self) -> float:
+        """What a batch costs here before anybody joins it."""
+        return self._cost.fixed_ms
+
+    @property
     def margin_ms(self) -> float:
         return self.run_ms * (self._stretch - 1.0) + MARGIN_MS

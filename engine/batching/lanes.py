@@ -58,7 +58,7 @@ class BulkLane:
         """Let bulk work use the device time it has earned, ahead of what can be deferred."""
         while self._credit_ms > 0.0 and not draft.closed:
             item = self._heap.top()
-            before_ms = draft.run_ms
+            before_ms = draft.run_ms or draft.fixed_ms  # the batch leaves anyway
             if item is None or not draft.add(item[2]):
                 return
             self._heap.pop()

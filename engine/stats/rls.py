@@ -68,15 +68,18 @@ class RecursiveLeastSquares:
         self.mass *= keep_ratio
 
     def scale_of(self, target: Sequence[float], trust: float = 0.0) -> float:
-        """The factor s for which s x target explains the samples best. `trust` counts as that
-        many perfectly predicted samples; 1 where nothing is known."""
-        top = bottom = trust
+        """The factor s for which s x target explains the samples best. A `trust` of so many
+        samples in s = 1 pulls it there, in proportion of logarithms: a prior may be wrong by
+        a factor of a thousand as easily as by a tenth. 1 where nothing is known."""
+        top = bottom = 0.0
         for i, ti in enumerate(target):
             top += ti * self._r[i]
             row = self._a[i]
             for j, tj in enumerate(target):
                 bottom += ti * row[j] * tj
-        return top / bottom if bottom > 0.0 else 1.0
+        if not (top > 0.0 and bottom > 0.0):
+            return 1.0
+        return float((top / bottom) ** (self.mass / (self.mass + trust)))
 
     def solve(self, target: Sequence[float], strength: Sequence[float]) -> list[float]:
         """The best non-negative coefficients, pulled towards `target` by `strength`."""

@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.batching.feasibility import alone_ms, earliest_finish_ms, hopeless, latest_start_ms
@@ -20,6 +20,7 @@ requests = st.lists(
 )
 
 
+@settings(max_examples=60)
 @given(requests, st.floats(20.0, 300.0), st.sampled_from(list(WorkUnit)))
 def test_no_member_is_past_its_deadline_by_prediction_and_no_limit_is_passed(
     offered: list[tuple[float, float, int]], limit_ms: float, unit: WorkUnit
@@ -41,6 +42,7 @@ def test_no_member_is_past_its_deadline_by_prediction_and_no_limit_is_passed(
         assert 10.0 + draft.run_ms + draft.margin_ms <= member.deadline_ms + 1e-6
 
 
+@settings(max_examples=40)
 @given(requests)
 def test_whoever_a_batch_of_one_refuses_for_its_deadline_is_hopeless_and_nobody_else(
     offered: list[tuple[float, float, int]],

@@ -23,6 +23,7 @@ def test_an_urgent_request_runs_before_one_that_was_queued_first_and_can_wait() 
     assert form(queue, gpu, 25.0).members == [patient]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(100.0, 60_000.0), min_size=1, max_size=40))
 def test_pools_of_one_request_at_a_time_run_by_earliest_deadline(deadlines: list[float]) -> None:
     gpu = device(size=1)
@@ -325,4 +326,4 @@ class PlannerLaw(RuleBasedStateMachine):
 
 
 TestPlannerLaw = PlannerLaw.TestCase
-TestPlannerLaw.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestPlannerLaw.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -84,6 +84,15 @@ def test_a_slope_that_grows_by_sixty_percent_is_learned_within_ten_batches() -> 
     assert model.deviation_ratio < 0.1
 
 
+@pytest.mark.parametrize("truth_ms", [60_000.0, 0.05])
+def test_a_prior_that_is_wrong_by_a_factor_of_a_thousand_is_corrected_by_one_batch(
+    truth_ms: float,
+) -> None:
+    model = CostModel(WorkUnit.TOKENS, WRONG)
+    model.observe(1000.0, 4, 250.0, truth_ms)
+    assert model.predict_ms(1000.0) == pytest.approx(truth_ms, rel=0.01)
+
+
 def test_one_odd_batch_does_not_widen_every_margin() -> None:
     model = CostModel(WorkUnit.TOKENS, WRONG)
     rng = random.Random(5)
