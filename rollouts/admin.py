@@ -13,7 +13,6 @@ from fleet.admin.announced import ReadOnlyAdmin, actor
 from fleet.models import ModelVersion
 from fleet.services import Conflict
 from rollouts import services
-from rollouts.audit import origin
 from rollouts.models import AuditEvent, Decision, Rollout
 
 
@@ -33,9 +32,9 @@ class StartForm(forms.ModelForm):
         model = Rollout
         fields = ("version", "policy", "shadow", "supersede", "reason")
 
-    def __init__(self, *args: Any, user: str = "", where: str = "", **options: Any) -> None:
+    def __init__(self, *args: Any, user: str = "", **options: Any) -> None:
         super().__init__(*args, **options)
-        self.user, self.where = user, where
+        self.user = user
 
     def clean(self) -> dict[str, Any]:
         """Start it here, so that a refusal is an error of the form."""
@@ -44,16 +43,15 @@ class StartForm(forms.ModelForm):
             return given
         version = given["version"]
         try:
-            with origin(self.where):
-                self.instance = services.start(
-                    version.model.name,
-                    version.name,
-                    policy=given["policy"] or {},
-                    shadow=given["shadow"],
-                    supersede_active=given["supersede"],
-                    actor=self.user,
-                    reason=given["reason"],
-                )
+            self.instance = services.start(
+                version.model.name,
+                version.name,
+                policy=given["policy"] or {},
+                shadow=given["shadow"],
+                supersede_active=given["supersede"],
+                actor=self.user,
+                reason=given["reason"],
+            )
         except InvalidInput as error:
             self.add_error(error.field if error.field in self.fields else None, str(error))
         except Conflict as error:
@@ -83,11 +81,10 @@ class RolloutAdmin(ReadOnlyAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, **options: Any) -> Any:
         if obj is not None:
             return super().get_form(request, obj, **options)
-        where = str(request.META.get("REMOTE_ADDR", ""))
 
         class Form(StartForm):
             def __init__(self, *args: Any, **given: Any) -> None:
-                super().__init__(*args, user=actor(request), where=where, **given)
+                super().__init__(*args, user=actor(request), **given)
 
         return Form
 
@@ -126,8 +123,7 @@ class RolloutAdmin(ReadOnlyAdmin):
                 self.message_user(request, f"{rollout} is {rollout.phase}", messages.WARNING)
                 continue
             try:
-                with origin(str(request.META.get("REMOTE_ADDR", ""))):
-                    done = act(rollout.model, actor=actor(request), reason=reason)
+                done = act(rollout.model, actor=actor(request), reason=reason)
             except (InvalidInput, Conflict) as error:
                 self.message_user(request, str(error), messages.ERROR)
             else:

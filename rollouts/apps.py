@@ -1,3 +1,5 @@
+from typing import Any
+
 from django.apps import AppConfig
 
 
@@ -14,4 +16,12 @@ class RolloutsConfig(AppConfig):
 
         register_listener(record_change)
         facts.register("rollouts", selectors.summaries, every_s=1.0)
+        facts.register("rollout states", _documents, every_s=3600.0)  # asked, not polled
         markers.register(selectors.markers)
+
+
+def _documents() -> list[dict[str, Any]]:
+    """As the control API shows them; REST framework is loaded when somebody asks."""
+    from rollouts.api.serializers.rollouts import active_documents
+
+    return active_documents()

@@ -22,12 +22,8 @@ from rollouts.api.serializers.rollouts import (
     RolloutSerializer,
     RolloutStartSerializer,
 )
-from rollouts.audit import origin, verify
+from rollouts.audit import verify
 from rollouts.models import Decision, Rollout
-
-
-def origin_of(request: Request) -> str:
-    return str(request.META.get("REMOTE_ADDR") or "")
 
 
 def latest(model: str) -> Rollout:
@@ -64,16 +60,15 @@ class RolloutsView(RolloutView):
     @describe("Start a rollout", RolloutSerializer, status=201, request=RolloutStartSerializer)
     def post(self, request: Request) -> Response:
         body = self.body(RolloutStartSerializer)
-        with origin(origin_of(request)):
-            rollout = services.start(
-                body["model"],
-                body["version"],
-                policy=body["policy"],
-                shadow=body["shadow"],
-                supersede_active=body["supersede"],
-                actor=actor_of(request),
-                reason=body["reason"],
-            )
+        rollout = services.start(
+            body["model"],
+            body["version"],
+            policy=body["policy"],
+            shadow=body["shadow"],
+            supersede_active=body["supersede"],
+            actor=actor_of(request),
+            reason=body["reason"],
+        )
         return self.answer(rollout, 201)
 
 
@@ -91,9 +86,7 @@ class ActionView(RolloutView):
     def run(self, request: Request, model: str) -> Response:
         reason = self.body(ReasonRequiredSerializer)["reason"]
         latest(model)
-        with origin(origin_of(request)):
-            rollout = type(self).act(model, actor=actor_of(request), reason=reason)
-        return self.answer(rollout)
+        return self.answer(type(self).act(model, actor=actor_of(request), reason=reason))
 
 
 class PromoteView(ActionView):

@@ -46,6 +46,17 @@ def test_an_operator_starts_watches_and_aborts(operator: APIClient) -> None:
     assert "aborted" in late.json()["error"]["message"]
 
 
+def test_the_state_carries_every_rollout_under_way(operator: APIClient) -> None:
+    assert operator.get("/v1/control/state").json()["rollouts"] == []
+    operator.post(ROLLOUTS, START_BODY)
+    shown = operator.get("/v1/control/state").json()["rollouts"]
+    assert [(r["model"], r["phase"], r["step"], r["percent"]) for r in shown] == [
+        ("m", "progressing", 0, 5)
+    ]
+    operator.post(f"{ROLLOUTS}/m/abort", {"reason": "enough"})
+    assert operator.get("/v1/control/state").json()["rollouts"] == []
+
+
 def test_a_viewer_looks_and_moves_nothing(operator: APIClient) -> None:
     viewer = person("viewer")
     assert viewer.post(ROLLOUTS, START_BODY).status_code == 403

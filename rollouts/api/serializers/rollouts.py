@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from fleet.api.fields import FiniteFloat, StrictBoolean, StrictSerializer, StrictText, name_field
+from rollouts.selectors import active_rollouts
 
 
 class RolloutStartSerializer(StrictSerializer):
@@ -62,6 +63,11 @@ class RolloutSerializer(StrictSerializer):
 
     def get_streaks(self, status: Any) -> dict[str, int]:
         return {"healthy": status.healthy, "unhealthy": status.unhealthy}
+
+
+def active_documents() -> list[dict[str, Any]]:
+    """Every rollout under way, for `GET /v1/control/state`."""
+    return [dict(RolloutSerializer(status).data) for status in active_rollouts()]
 
 
 class DecisionSerializer(StrictSerializer):
