@@ -74,7 +74,8 @@ class Gateway:
             SchedulerConfig(
                 secret=config.secret.encode() or b"halcyon",
                 gate=GateConfig(
-                    bucket_factory=SharedBuckets(leases).make if config.valkey_url else None
+                    bucket_factory=SharedBuckets(leases).make if config.valkey_url else None,
+                    places_factory=leases.make_places if config.valkey_url else None,
                 ),
             ),
         )
@@ -199,6 +200,7 @@ class Gateway:
         await self.process.driver.close()
         await self.prober.close()
         await self.engine_metrics.close()
+        self.process.clock.end()
         await self.recorder.stop()
         if self.quotas is not None:
             await self.quotas.close()

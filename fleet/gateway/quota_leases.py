@@ -18,6 +18,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from engine.admission.leased_bucket import LeasedBucket, QuotaLeases
+from engine.admission.leased_bucket import Leased, QuotaLeases
+from engine.admission.place_pool import PlacePool
 from engine.admission.quota_lease import Ask, Grant, QuotaPool
 from engine.errors import InvalidInput
 from fleet.gateway.clock import MonotonicClock
@@ -68,7 +70,7 @@ class Renewal:
 
     __slots__ = ("ask", "bucket", "grant", "key", "told")
 
-    def __init__(self, bucket: LeasedBucket, told: Ask, ask: Ask) -> None:
+    def __init__(self, bucket: Leased, told: Ask, ask: Ask) -> None:
         self.bucket = bucket
         self.told = told  # by the bucket
         self.ask = ask  # of the pool
@@ -91,7 +93,7 @@ class QuotaKeeper:
         self._leases = leases
         self._clock = clock
         self._went = went
-        self._hungry: WeakKeyDictionary[LeasedBucket, tuple[float, float]] = WeakKeyDictionary()
+        self._hungry: WeakKeyDictionary[Leased, tuple[float, float]] = WeakKeyDictionary()
         self._store = redis.asyncio.Redis.from_url(
             valkey_url,
             socket_timeout=STORE_TIMEOUT_S,
@@ -103,9 +105,7 @@ class QuotaKeeper:
         self._known: dict[str, bytes] = {}  # pools as last seen in the store
         self._ahead_ms = 0.0  # the store's clock against ours
         # what all gateways had on lease when this one last heard, and until when its own lives
-        self._outstanding: WeakKeyDictionary[LeasedBucket, tuple[float, float]] = (
-            WeakKeyDictionary()
-        )
+        self._outstanding: WeakKeyDictionary[Leased, tuple[float, float]] = WeakKeyDictionary()
         self._next_beat_s = 0.0
         self.renewals = 0
         self.conflicts = 0
@@ -181,7 +181,7 @@ class QuotaKeeper:
             finally:
                 self._settle(part)
 
-    def _renewal(self, bucket: LeasedBucket, now_ms: float) -> Renewal:
+    def _renewal(self, bucket: Leased, now_ms: float) -> Renewal:
         """What to tell and to ask. Of what was spent without a lease, this gateway's share of
         the rate meanwhile was its own: telling it would charge for the outage itself."""
         told = bucket.ask(now_ms)
@@ -189,7 +189,8 @@ class QuotaKeeper:
         away_s = max(now_ms - until_ms, 0.0) / 1000.0
         own = bucket.rate_per_s / self._leases.live_gateways * away_s
         need = max(told.need, self._hungry.get(bucket, (0.0, 0.0))[0])
-        ask = Ask(
+        ask = replace(
+            told,
             spent=told.spent if told.spent <= 0.0 else max(told.spent - own, 0.0),
             wanted=max(told.wanted, need),
             need=need,
@@ -248,19 +249,19 @@ class QuotaKeeper:
     def _compute(self, renewal: Renewal, before: bytes, now_ms: float) -> tuple[Grant, bytes, int]:
         bucket = renewal.bucket
         rate_per_s, burst = bucket.rate_per_s, bucket.burst
-        pool: QuotaPool | None = None
+        pool: QuotaPool | PlacePool | None = None
         if before:
             try:
-                pool = QuotaPool.from_fields(msgspec.json.decode(before))
+                pool = bucket.pool_type.from_fields(msgspec.json.decode(before))
             except (InvalidInput, msgspec.MsgspecError) as error:
                 log.error("the quota of %s is unreadable and starts anew: %s", bucket.tenant, error)
         if pool is None:
-            pool = QuotaPool(burst, now_ms)
+            pool = bucket.pool_type(burst, now_ms)
         ask = renewal.ask
         if pool.balance >= NEARLY_FULL_RATIO * burst:
             # far from the limit a block is kept though nobody asks: the next burst starts on it
             spare = burst / (2.0 * self._leases.live_gateways)
-            ask = Ask(spent=ask.spent, wanted=max(ask.wanted, spare), need=ask.need)
+            ask = replace(ask, wanted=max(ask.wanted, spare))
         grant = pool.renew(self._gateway, ask, rate_per_s, burst, now_ms)
         life_ms = int(min(2000.0 * burst / rate_per_s + 60_000.0, 7 * 86_400_000.0))
         return grant, msgspec.json.encode(pool.to_fields()), life_ms

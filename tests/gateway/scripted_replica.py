@@ -78,7 +78,7 @@ class ScriptedReplica:
             shutdown_timeout=0.1,
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, backlog=2048)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
