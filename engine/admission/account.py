@@ -39,16 +39,20 @@ class Bucket(Protocol):
 
 # (tenant, "requests" or "tokens", rate_per_s, burst, now_ms) -> a full bucket
 BucketFactory = Callable[[str, str, float, float, float], Bucket]
+# (tenant, max_in_flight) -> the places of a tenant that other gateways fill too
+PlacesFactory = Callable[[str, float], Bucket]
 
 
 class Account:
     """One tenant's limits and use. Survives a change of its limits with its levels."""
 
     __slots__ = (
+        "_make_places",
         "_rates",
         "hold_ms",
         "in_flight",
         "max_in_flight",
+        "places",
         "refused",
         "requests",
         "requests_taken",
@@ -57,7 +61,15 @@ class Account:
         "tokens_used",
     )
 
-    def __init__(self, spec: TenantSpec, make_bucket: BucketFactory, now_ms: float) -> None:
+    def __init__(
+        self,
+        spec: TenantSpec,
+        make_bucket: BucketFactory,
+        now_ms: float,
+        make_places: PlacesFactory | None = None,
+    ) -> None:
+        self._make_places = make_places
+        self.places: Bucket | None = None
         self.requests: Bucket | None = None
         self.tokens: Bucket | None = None
         self.in_flight = 0
@@ -74,6 +86,7 @@ class Account:
         self.max_in_flight = inf if spec.max_in_flight is None else spec.max_in_flight
         if not spec.enabled:
             self.max_in_flight = -1.0
+        self._share_places(now_ms)
         self.requests = _bucket(
             self.requests,
             spec,
@@ -91,15 +104,19 @@ class Account:
         """Reserve one request of `tokens`, or say which limit it hits and take nothing."""
         if self.in_flight >= self.max_in_flight:
             return self._refuse(self._occupied())
+        if self.places is not None and self.places.take(1.0, now_ms):
+            return self._refuse(self._occupied())
         requests = self.requests
         if requests is not None:
             wait_ms = requests.take(1.0, now_ms)
             if wait_ms:
+                self._free_place(now_ms)
                 return self._refuse(self._empty("requests", requests, 1.0, wait_ms, now_ms))
         bucket = self.tokens
         if bucket is not None:
             wait_ms = bucket.take(tokens, now_ms)
             if wait_ms:
+                self._free_place(now_ms)
                 if requests is not None:
                     requests.settle(1.0, 0.0, now_ms)
                 return self._refuse(self._empty("tokens", bucket, tokens, wait_ms, now_ms))
@@ -111,6 +128,8 @@ class Account:
         """What `take` would say, taking nothing."""
         if self.in_flight >= self.max_in_flight:
             return self._occupied()
+        if self.places is not None and self.places.wait_ms(1.0, now_ms):
+            return self._occupied()
         for kind, bucket, need in (("requests", self.requests, 1), ("tokens", self.tokens, tokens)):
             wait_ms = 0.0 if bucket is None else bucket.wait_ms(need, now_ms)
             if bucket is not None and wait_ms:
@@ -121,6 +140,7 @@ class Account:
         """Return everything that `take` took: the request was not served."""
         self.in_flight -= 1
         self.requests_taken -= 1
+        self._free_place(now_ms)
         if self.requests is not None:
             self.requests.settle(1.0, 0.0, now_ms)
         if self.tokens is not None:
@@ -130,6 +150,8 @@ class Account:
         """Charge the real use of a request that ended, and learn how long it was in flight."""
         self.in_flight -= 1
         self.tokens_used += used
+        if self.places is not None:
+            self.places.settle(1.0, 0.0, now_ms)
         if self.tokens is not None:
             self.tokens.settle(reserved, used, now_ms)
         if held_ms is not None:
@@ -157,6 +179,20 @@ class Account:
             "refused": dict(self.refused),
         }
 
+    def _free_place(self, now_ms: float) -> None:
+        if self.places is not None:
+            self.places.settle(1.0, 0.0, now_ms)
+
+    def _share_places(self, now_ms: float) -> None:
+        """Count the requests in flight together with the other gateways, where there are any."""
+        limit = self.spec.max_in_flight
+        if limit is None or limit < 1 or self._make_places is None:
+            self.places = None
+        elif self.places is None:
+            self.places = self._make_places(self.spec.tenant, float(limit))
+        else:
+            self.places.reconfigure(1.0, float(limit), now_ms)
+
     def _refuse(self, refusal: Refusal) -> Refusal:
         self.note_refusal(refusal.code)
         return refusal
@@ -171,10 +207,14 @@ class Account:
                 limit=0.0,
                 used=0.0,
             )
+        here = "now" if self.places is None else "here, the others at other gateways"
         hold_ms = _UNMEASURED_HOLD_MS if self.hold_ms is None else self.hold_ms
         return Refusal(
             code=RefusalCode.QUOTA_EXCEEDED,
-            message=f"tenant {tenant} has {self.in_flight} requests in flight, its limit",
+            message=(
+                f"tenant {tenant} may have {self.max_in_flight:g} requests in flight, "
+                f"{self.in_flight} are in flight {here}"
+            ),
             limit_name="max_in_flight",
             limit=float(self.max_in_flight),
             used=float(self.in_flight),

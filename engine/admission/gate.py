@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 
-from engine.admission.account import Account, Bucket, BucketFactory
+from engine.admission.account import Account, Bucket, BucketFactory, PlacesFactory
 from engine.admission.gradient_limit import GradientConfig, GradientLimit
 from engine.admission.headroom_limit import HeadroomConfig, HeadroomLimit
 from engine.admission.limit import Limit
@@ -54,6 +54,7 @@ class GateConfig:
     gradient: GradientConfig = field(default_factory=GradientConfig)
     limit_factory: LimitFactory | None = None
     bucket_factory: BucketFactory | None = None
+    places_factory: PlacesFactory | None = None
 
     def make_limit(self, slo_ms: float) -> Limit:
         if self.limit_factory is not None:
@@ -198,7 +199,9 @@ class Gate:
         spec = self._tenants.get(tenant)
         if spec is None:
             return None
-        account = self._accounts[tenant] = Account(spec, self._make_bucket, now_ms)
+        account = self._accounts[tenant] = Account(
+            spec, self._make_bucket, now_ms, self._config.places_factory
+        )
         return account
 
     def view(self, now_ms: float) -> AdmissionView:

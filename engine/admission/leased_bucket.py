@@ -17,7 +17,8 @@ to the pool at the next renewal, so nothing is free.
 from math import exp, inf
 from weakref import WeakSet
 
-from engine.admission.quota_lease import Ask, Grant
+from engine.admission.leased_places import LeasedPlaces
+from engine.admission.quota_lease import Ask, Grant, QuotaPool
 from engine.admission.token_bucket import TokenBucket
 
 RENEW_MS = 100.0
@@ -27,6 +28,8 @@ _AHEAD_S = 1.0  # of demand that a block should cover: ten renewals
 
 class LeasedBucket:
     """A part of a shared quota."""
+
+    pool_type = QuotaPool
 
     __slots__ = (
         "__weakref__",
@@ -201,15 +204,18 @@ class LeasedBucket:
         self._share.reconfigure(self._rate_per_s / parts, self.burst / parts, now_ms)
 
 
+Leased = LeasedBucket | LeasedPlaces
+
+
 class QuotaLeases:
-    """The leased buckets of one gateway."""
+    """The leased buckets and places of one gateway."""
 
     __slots__ = ("_buckets", "live_gateways", "touched")
 
     def __init__(self, live_gateways: int = 1) -> None:
         self.live_gateways = live_gateways
-        self.touched: list[LeasedBucket] = []
-        self._buckets: WeakSet[LeasedBucket] = WeakSet()
+        self.touched: list[Leased] = []
+        self._buckets: WeakSet[Leased] = WeakSet()
 
     def make(
         self, tenant: str, kind: str, rate_per_s: float, burst: float, now_ms: float
@@ -219,7 +225,13 @@ class QuotaLeases:
         self._buckets.add(bucket)
         return bucket
 
-    def due(self, now_ms: float) -> list[LeasedBucket]:
+    def make_places(self, tenant: str, places: float) -> LeasedPlaces:
+        """A tenant's `max_in_flight`, shared with the other gateways."""
+        leased = LeasedPlaces(self, tenant, places)
+        self._buckets.add(leased)
+        return leased
+
+    def due(self, now_ms: float) -> list[Leased]:
         """The buckets that have something to tell and were not heard for a renewal's time."""
         due = [bucket for bucket in self.touched if bucket.is_due(now_ms)]
         self.touched = [bucket for bucket in self.touched if not bucket.is_due(now_ms)]

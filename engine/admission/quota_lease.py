@@ -38,11 +38,13 @@ _NOBODY = (0.0, 0.0, 0.0)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Ask:
-    """A renewal: what was spent since the last one, what would be useful, the largest need."""
+    """A renewal: what was spent since the last one, what would be useful, the largest need;
+    and, of places (`engine.admission.place_pool`), how many are filled now."""
 
     spent: float
     wanted: float
     need: float
+    in_use: float = 0.0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
