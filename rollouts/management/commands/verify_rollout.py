@@ -1,0 +1,163 @@
+"""`manage.py verify_rollout`: does the running fleet keep good versions and catch bad ones?
+
+Exit code: 0 where every scene came to the end it must, else the sum of those that did not
+(good 1, slow 2, failing 4, cramped 8); 64 where the fleet does not offer what is needed.
+"""
+
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+
+from engine.errors import InvalidInput
+from fleet.management.command import FleetCommand
+from fleet.selectors import last_seen
+from rollouts import services
+from rollouts.models import Decision
+from rollouts.verification.scenes import SCENE_WITHIN_S, SCENES, Scene
+from rollouts.verification.stage import ACTOR, Stage, StageBroken, gateway_answers
+from rollouts.verification.traffic import SteadyTraffic
+
+NOT_OFFERED = 64
+TICK_AT_MOST_S = 15.0
+WARM_UP_S = 33.0  # the gateways count no timing of a replica younger than 30 s
+POLL_S = 0.25
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """How a scene ended."""
+
+    scene: Scene
+    held: bool
+    verdicts: list[str]
+    took_s: float
+    success: float | None
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "scene": self.scene.name,
+            "must": self.scene.must,
+            "held": self.held,
+            "windows": len(self.verdicts),
+            "last": self.verdicts[-1] if self.verdicts else None,
+            "seconds": round(self.took_s, 1),
+            "answered": None if self.success is None else round(self.success, 4),
+        }
+
+
+class Command(FleetCommand):
+    help = (
+        "Play four rollouts on the running fleet: a good, a slow, a failing and a cramped "
+        "canary. Brings its own replicas and traffic and takes them away again."
+    )
+
+    def arguments(self, parser: CommandParser) -> None:
+        names = [scene.name for scene in SCENES]
+        parser.add_argument(
+            "--only", metavar="NAMES", help=f"some of {', '.join(names)}, with commas between"
+        )
+        parser.add_argument("--rate", type=float, default=60.0, help="requests a second (60)")
+        parser.add_argument("--interval", type=int, default=2, help="length of a window, s (2)")
+
+    def act(self, only: str | None, rate: float, interval: int, **_: Any) -> None:
+        scenes = _chosen(only)
+        if not 5.0 <= rate <= 1000.0:
+            raise InvalidInput("--rate", rate, "must be from 5 to 1000 requests a second")
+        if not 1 <= interval <= 60:
+            raise InvalidInput("--interval", interval, "must be from 1 to 60 s")
+        results: list[Result] = []
+        try:
+            self._require_a_fleet()
+            for _parts, together in groupby(scenes, key=lambda scene: scene.parts):
+                results += self._play_together(list(together), rate, interval)
+        except StageBroken as error:
+            raise CommandError(str(error), returncode=NOT_OFFERED) from None
+        self.show([result.to_row() for result in results])
+        failed = sum(result.scene.bit for result in results if not result.held)
+        if failed:
+            raise SystemExit(failed)
+
+    def _require_a_fleet(self) -> None:
+        if not gateway_answers(settings.HALCYON_GATEWAY_URL):
+            raise StageBroken(
+                f"no gateway is ready at {settings.HALCYON_GATEWAY_URL}: start one with "
+                "`manage.py up`, or name it with HALCYON_GATEWAY_URL"
+            )
+        tick = last_seen("rollouts")
+        if tick is None or tick.age_s > TICK_AT_MOST_S:
+            ago = "never" if tick is None else f"{tick.age_s:.0f} s ago"
+            raise StageBroken(
+                f"rollouts were last judged {ago}: start a Celery worker and beat "
+                "(`manage.py up` does)"
+            )
+
+    def _play_together(self, scenes: list[Scene], rate: float, interval: int) -> list[Result]:
+        """Play scenes that share a stage, one after the other."""
+        stage = Stage(scenes[0].name, scenes[0].parts)
+        self._tell(f"{stage.model}: starting {len(stage.parts)} replicas")
+        with stage.up():
+            with SteadyTraffic(settings.HALCYON_GATEWAY_URL, stage.key, stage.model, rate):
+                self._tell(f"{stage.model}: warming up for {WARM_UP_S:.0f} s")
+                while stage.age_s() < WARM_UP_S:
+                    time.sleep(POLL_S)
+            return [self._play(scene, stage, rate, interval) for scene in scenes]
+
+    def _play(self, scene: Scene, stage: Stage, rate: float, interval: int) -> Result:
+        self._tell(f"\n{scene.name}: must be {scene.must}")
+        began_s = time.monotonic()
+        traffic = SteadyTraffic(
+            settings.HALCYON_GATEWAY_URL, stage.key, stage.model, rate, scene.saboteur(stage)
+        )
+        decisions: list[Decision] = []
+        held: bool | None = None
+        with traffic:
+            rollout = services.start(
+                stage.model,
+                scene.name,
+                policy={**scene.policy, "intervalS": interval},
+                actor=ACTOR,
+                reason=f"scene {scene.name}",
+            )
+            while held is None and time.monotonic() - began_s < SCENE_WITHIN_S:
+                time.sleep(POLL_S)
+                rollout.refresh_from_db()
+                for decision in rollout.decisions.filter(seq__gt=len(decisions)).order_by("seq"):
+                    decisions.append(decision)
+                    self._tell_decision(decision)
+                held = scene.ended(rollout, decisions)
+            if rollout.is_active:
+                services.abort(stage.model, actor=ACTOR, reason="the scene is over")
+        result = Result(
+            scene=scene,
+            held=bool(held),
+            verdicts=[decision.name for decision in decisions],
+            took_s=time.monotonic() - began_s,
+            success=traffic.success,
+        )
+        self._tell(f"{scene.name}: {'held' if result.held else 'DID NOT HOLD'}")
+        return result
+
+    def _tell_decision(self, decision: Decision) -> None:
+        before, after = decision.percent_before, decision.percent
+        share = f"{before:g} %" if before == after else f"{before:g} -> {after:g} %"
+        self._tell(f"  {decision.at:%H:%M:%S}  {share:<12} {decision.name:<24} {decision.text}")
+
+    def _tell(self, line: str) -> None:
+        if not self.as_json:
+            self.stdout.write(line)
+            self.stdout.flush()
+
+
+def _chosen(only: str | None) -> list[Scene]:
+    if only is None:
+        return list(SCENES)
+    known = {scene.name: scene for scene in SCENES}
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names or [""]:
+        if name not in known:
+            raise InvalidInput("--only", name, f"no such scene; known: {', '.join(known)}")
+    return [scene for scene in SCENES if scene.name in names]
