@@ -1,0 +1,109 @@
+"""A whole Halcyon for a benchmark: `manage.py up` in a directory of its own, thrown away after.
+
+with LiveStack(fleet_text) as stack:
+    figures = stack.loadtest("--clients", "32", "--duration", "20")
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bench.ports import free_ports
+
+ROOT = Path(__file__).resolve().parents[1]
+MANAGE = [sys.executable, str(ROOT / "manage.py")]
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 60.0
+
+
+class LiveStack:
+    """Every process of a real system, as a user runs it."""
+
+    def __init__(self, fleet: Path | str, *, with_load: bool = False) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="halcyon-live-"))
+        self._fleet = fleet if isinstance(fleet, Path) else self._written(fleet)
+        self._with_load = with_load
+        self._base = _free_base()
+        self._environment = {
+            **os.environ,
+            "HALCYON_VAR": str(self._directory / "var"),
+            "HALCYON_GATEWAY_URL": f"http://127.0.0.1:{self._base + 80}",
+        }
+        for name in ("DATABASE_URL", "VALKEY_URL"):
+            self._environment.pop(name, None)
+        self.started_in_s: float | None = None
+
+    def __enter__(self) -> Self:
+        arguments = ["--fleet", str(self._fleet), "--port-base", str(self._base)]
+        if not self._with_load:
+            arguments.append("--no-load")
+        self._log = (self._directory / "up.log").open("w")
+        began_s = time.monotonic()
+        self._process = subprocess.Popen(
+            [*MANAGE, "up", *arguments],
+            env=self._environment,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+        while "up after" not in (text := (self._directory / "up.log").read_text()):
+            if self._process.poll() is not None or time.monotonic() - began_s > START_TIMEOUT_S:
+                self.close()
+                raise RuntimeError(f"`up` did not come up:\n{text[-2000:]}")
+            time.sleep(0.1)
+        self.started_in_s = time.monotonic() - began_s
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._log.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def loadtest(self, *arguments: str) -> dict[str, Any]:
+        """Run `manage.py loadtest` against it; its JSON summary."""
+        done = subprocess.run(
+            [*MANAGE, "loadtest", "--json", *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not done.stdout:
+            raise RuntimeError(f"loadtest failed: {done.stderr[-2000:]}")
+        summary: dict[str, Any] = json.loads(done.stdout)
+        return summary
+
+    def _written(self, text: str) -> Path:
+        path = self._directory / "fleet.yaml"
+        path.write_text(text)
+        return path
+
+
+def _free_base() -> int:
+    """A base whose web, gateway and first replica ports are free, likely the next ones too."""
+    while True:
+        (port,) = free_ports(1)
+        base = port - 80
+        if 1024 <= base <= 60_000:
+            return base
