@@ -46,7 +46,7 @@ _END = (
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"transfer-encoding: *chunked", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream": *true')
-_TOKENS = re.compile(rb'"max_tokens": *(\d+)')
+_TOKENS = re.compile(rb'"max_(?:completion_)?tokens": *(\d+)')  # some routers rename it
 
 
 def _whole(status: bytes, body: bytes) -> bytes:
