@@ -394,6 +394,11 @@ def _goals(rows: list[dict[str, object]], tick_ms: float) -> list[Goal]:
             at_most=0.02,
         ),
         Goal(
+            name="1 % faults in both arms: false alarms, worst cell",
+            measured=worst(kinds["same faults"], "rolled_back"),
+            at_most=0.01,
+        ),
+        Goal(
             name="0 -> 5 % faults caught, worst cell",
             measured=worst(kinds["faults"], "rolled_back", min),
             at_least=0.99,

@@ -7,9 +7,9 @@ is what the replica allows, and what lets two consecutive batches fit into the S
 the rate by the busy share instead would understate it wildly: at low load batches are of
 one, and a device that looks busy could serve ten times as much.
 
-Where the seconds are too few or too alike to tell a from b, the plain division is used if
-nothing better is known: it errs low, and binds only when the load is high, where the spread
-is there. A canary without a history of its own is taken to cost what the baseline costs.
+Where the seconds are too alike to tell a from b, the plain division is used: it errs low, and
+binds only when the load is high, where batches fill and the spread is there. A canary with
+too little history of its own is taken to cost what the baseline costs.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ from fleet.selectors.evidence import ArmSums, Second, seconds_of
 
 LOOK_BACK = timedelta(seconds=180)
 ENOUGH_SECONDS = 20
-_ENOUGH_SPREAD = 0.15  # least relative deviation of the mean batch's tokens that tells a from b
+ENOUGH_ITEMS = 100
+_ENOUGH_SPREAD = 0.10  # least relative deviation of the mean batch's tokens that tells a from b
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -61,19 +62,18 @@ def capacity_facts(
 ) -> CapacityFacts:
     """What the judge is told of capacity for the window that ended at `end`."""
     replicas = list(ready_replicas(model, canary))
-    offered = sum(
-        s.assigned if s.assigned is not None else s.served + s.faults + s.sheds + s.misses
-        for s in sums
-    )
+    offered = sum(max(s.assigned or 0, s.served + s.faults + s.sheds + s.misses) for s in sums)
     per_s: float | None = None
     if replicas:
         since = end - LOOK_BACK
-        own = seconds_of(model, canary, since, end)
-        cost = fit(own) or fit(seconds_of(model, baseline, since, end))
+        seconds = seconds_of(model, canary, since, end)
+        if len(seconds) < ENOUGH_SECONDS or sum(s.items for s in seconds) < ENOUGH_ITEMS:
+            seconds = seconds_of(model, baseline, since, end)
+        cost = fit(seconds)
         if cost is not None:
             per_s = sum(slot_per_s(cost, replica, slo_ms) for replica in replicas)
         else:
-            per_s = _by_division(own, replicas)
+            per_s = _by_division(seconds, replicas)
     return CapacityFacts(
         canary_ready=len(replicas),
         canary_per_s=per_s,
@@ -120,6 +120,6 @@ def _by_division(seconds: Sequence[Second], replicas: Sequence[Replica]) -> floa
     busy_ms = sum(s.busy_ms for s in seconds)
     items = sum(s.items for s in seconds)
     if len(seconds) < ENOUGH_SECONDS or busy_ms <= 0.0 or not items:
-        return None
+        return None  # nobody knows, and what nobody knows limits nothing
     slots = sum(replica.max_concurrency for replica in replicas)
     return slots * 1000.0 * items / busy_ms

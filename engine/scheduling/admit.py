@@ -40,6 +40,9 @@ def submit(state: State, request: Request) -> Ticket | Refusal:
         reservation.give_back(now_ms)
         return _refuse(state, request, placed, None, now_ms)
     pool, arm, position = placed
+    if position is not None and request.session_key is not None:
+        # before anything may turn it away: an arm that sheds was sent its share all the same
+        state.evidence.arrived(request.model, pool.version, arm, position, now_ms)
     try:
         work = pool.work_of(request)
         refusal = infeasible(state, pool, request, work, now_ms)
@@ -62,8 +65,6 @@ def submit(state: State, request: Request) -> Ticket | Refusal:
     state.live[request.request_id] = ticket
     state.remember(request.request_id, ticket)
     ledger.queued += 1
-    if position is not None and request.session_key is not None:
-        state.evidence.arrived(request.model, pool.version, arm, position, now_ms)
     split = spec.split
     if (
         split is not None

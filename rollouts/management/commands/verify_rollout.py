@@ -23,7 +23,7 @@ from rollouts.verification.traffic import SteadyTraffic
 
 NOT_OFFERED = 64
 TICK_AT_MOST_S = 15.0
-WARM_UP_S = 33.0  # the gateways count no timing of a replica younger than 30 s
+WARM_UP_S = 45.0  # the gateways count no timing of a replica younger than 30 s
 POLL_S = 0.25
 
 
