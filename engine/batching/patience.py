@@ -45,10 +45,12 @@ class Patience:
         "_quiet_ms",
         "_returned",
         "_spread_ms",
+        "_unfilled",
     )
 
     def __init__(self) -> None:
         self._open: deque[Finish] = deque()
+        self._unfilled: deque[Finish] = deque()  # those whose clients are not all back
         self._answered = 0.0
         self._returned = 0.0
         self._delay_ms = _HORIZON_MS / 3.0
@@ -64,14 +66,16 @@ class Patience:
             self._quiet_arrivals += 1.0
             return
         self._settle(now_ms)
-        for finish in window:
-            if finish.returned < finish.answered:
-                finish.returned += 1
-                delay_ms = now_ms - finish.at_ms
-                error_ms = delay_ms - self._delay_ms
-                self._delay_ms += 0.05 * error_ms
-                self._spread_ms += 0.05 * (abs(error_ms) - self._spread_ms)
-                return
+        unfilled = self._unfilled
+        if unfilled:
+            finish = unfilled[0]
+            finish.returned += 1
+            if finish.returned >= finish.answered:
+                unfilled.popleft()
+            error_ms = now_ms - finish.at_ms - self._delay_ms
+            self._delay_ms += 0.05 * error_ms
+            self._spread_ms += 0.05 * (abs(error_ms) - self._spread_ms)
+            return
         if not window:
             self._quiet_arrivals += 1.0
 
@@ -81,7 +85,9 @@ class Patience:
         if self._quiet_from_ms is not None and not self._open:
             self._quiet_ms += now_ms - self._quiet_from_ms
         if answered > 0:
-            self._open.append(Finish(now_ms, answered))
+            finish = Finish(now_ms, answered)
+            self._open.append(finish)
+            self._unfilled.append(finish)
 
     @property
     def return_ratio(self) -> float:
@@ -93,31 +99,32 @@ class Patience:
         self, waiting: int, run_ms: float, latest_ms: float, now_ms: float
     ) -> float | None:
         """Until when to wait for those expected back, or None where it would not pay."""
-        if not self._open:
-            return None
         self._settle(now_ms)
         ratio = self.return_ratio
-        if ratio < _LEAST_RATIO:
+        if not self._open or ratio < _LEAST_RATIO:
             return None
         horizon_ms = self._delay_ms + _DELAY_DEVIATIONS * self._spread_ms
         horizon_ms = min(max(horizon_ms, _LEAST_HORIZON_MS), _HORIZON_MS)
-        expected = 0.0
-        until_ms = now_ms
-        for finish in self._open:
-            end_ms = finish.at_ms + horizon_ms
-            if end_ms > now_ms:
-                expected += max(0.0, ratio * finish.answered - finish.returned)
-                until_ms = max(until_ms, end_ms)
-        until_ms = min(until_ms, latest_ms)
-        if expected < _LEAST_RETURNS or until_ms <= now_ms:
+        until_ms = min(self._open[-1].at_ms + horizon_ms, latest_ms)
+        if until_ms <= now_ms:
             return None
-        return until_ms if expected * run_ms > waiting * (until_ms - now_ms) else None
+        worth_it = max(waiting * (until_ms - now_ms) / run_ms, _LEAST_RETURNS)
+        expected = 0.0
+        for finish in reversed(self._open):
+            if finish.at_ms + horizon_ms <= now_ms:
+                break
+            expected += max(0.0, ratio * finish.answered - finish.returned)
+            if expected > worth_it:
+                return until_ms
+        return None
 
     def _settle(self, now_ms: float) -> None:
         """Learn from the batches whose clients had their time to come back."""
         window = self._open
         while window and now_ms - window[0].at_ms > _HORIZON_MS:
             finish = window.popleft()
+            if self._unfilled and self._unfilled[0] is finish:
+                self._unfilled.popleft()
             anyway = 0.0
             if self._quiet_ms > 0.0:
                 anyway = _HORIZON_MS * self._quiet_arrivals / self._quiet_ms

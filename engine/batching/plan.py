@@ -8,11 +8,12 @@ its deadline. Longer slots share the fixed cost a among more work, so capacity g
     value(L) = (weight served, smallest size per weight first, within C(L) and the batch-count
                 limit) x (1 - share of the deadlines that the wait and the run would miss)
 
-The L with the largest value wins (the shortest of equals). From the same sort come `theta`,
-the size per weight at which the offered work passes the capacity with some room: larger
-requests wait as fillers, none is refused for its size. Below saturation theta is infinite
-and the order is by deadline; past it, goodput per device-millisecond. Sizes are in the
-runtime's unit of work, times ms, rates per ms.
+The L with the largest value wins; of equals the shortest in which the fixed cost is no more
+than a quarter (shorter ones clear a burst slowly, longer ones only delay). From the same
+sort come `theta`, the size per weight at which the offered work passes the capacity with
+some room: larger requests wait as fillers, none is refused for its size. Below saturation
+theta is infinite and the order is by deadline; past it, goodput per device-millisecond.
+Sizes are in the runtime's unit of work, times ms, rates per ms.
 """
 
 import math
@@ -27,11 +28,14 @@ from engine.batching.former import Device
 
 _LENGTHS = 14
 _SHORTEST_RATIO = 1.25  # of the smallest fixed cost: below it a slot does next to nothing
+_WORTHWHILE_RATIO = 4.0  # of it: where the fixed cost is a quarter, longer slots gain little
+_TIE_RATIO = 1e-4
 _SPARE_RATIO = 1.6  # capacity wanted above the offered work, so that bursts clear fast
 _ROOM_RATIO = 1.05  # theta admits this much more work than the capacity: fillers get taken too
 _KNEES = (0.002, 0.05, 0.25, 0.5)  # deadline quantiles whose own best length is tried as well
 _LEAST_ARRIVALS = 32
 _MARGIN_MS = 1.0
+_FIRST_MS = 50.0
 _SMALL_QUANTILE = 0.25
 
 
@@ -59,9 +63,9 @@ class SlotPlan:
 
 
 def first_plan(devices: Sequence[Device]) -> SlotPlan:
-    """Before any traffic: room for three times the fixed cost."""
+    """Before any traffic: room for a few times the fixed cost."""
     fixed_ms = min((device.cost.fixed_ms for device in devices), default=0.0)
-    return SlotPlan(slot_ms=max(3.0 * fixed_ms, 10.0))
+    return SlotPlan(slot_ms=max(_WORTHWHILE_RATIO * fixed_ms, _FIRST_MS))
 
 
 def make_plan(ring: ArrivalRing, devices: Sequence[Device], now_ms: float) -> SlotPlan | None:
@@ -79,6 +83,7 @@ def make_plan(ring: ArrivalRing, devices: Sequence[Device], now_ms: float) -> Sl
     turns = 1.0 + 1.0 / len(devices)
     shortest_ms = max(_SHORTEST_RATIO * fleet.fixed_ms, 1.0)
     longest_ms = max(2.0 * shortest_ms, deadlines[-1] / 2.0)
+    worthwhile_ms = _WORTHWHILE_RATIO * fleet.fixed_ms
     step = (longest_ms / shortest_ms) ** (1.0 / (_LENGTHS - 1))
     lengths = [shortest_ms * step**i for i in range(_LENGTHS)]
     for quantile in _KNEES:
@@ -91,8 +96,9 @@ def make_plan(ring: ArrivalRing, devices: Sequence[Device], now_ms: float) -> Sl
         served = _served(length_ms, fleet, work_sums, weight_sums, span_ms * (1 / _SPARE_RATIO))
         run_ms = length_ms * stretch + _MARGIN_MS
         value = served * (1.0 - _missed(run_ms, run_ms * (turns - 1.0), deadlines, deadline_sums))
-        if value > best_value * 1.0001:
-            best_ms, best_value = length_ms, value
+        ties = best_ms < worthwhile_ms and value >= best_value * (1.0 - _TIE_RATIO)
+        if ties or value > best_value * (1.0 + _TIE_RATIO):
+            best_ms, best_value = length_ms, max(value, best_value)
     capacity = fleet.capacity(best_ms) * span_ms
     admitted = min(
         bisect_left(work_sums, capacity * _ROOM_RATIO),

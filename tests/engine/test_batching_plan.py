@@ -4,6 +4,7 @@ import math
 import random
 
 from engine.batching.arrivals import ArrivalRing
+from engine.batching.cost_model import CostPrior
 from engine.batching.former import Device
 from engine.batching.plan import SlotPlan, first_plan, make_plan
 from tests.engine.batching_bench import device, headline_entry
@@ -46,8 +47,10 @@ def test_past_saturation_theta_falls_as_the_load_rises() -> None:
     assert plans[0].theta > plans[1].theta > plans[2].theta > 16.0
 
 
-def test_the_slot_is_short_where_load_is_low() -> None:
-    assert plan_for(traffic(40.0)).slot_ms < plan_for(traffic(200.0)).slot_ms
+def test_a_slot_is_no_longer_than_its_fixed_cost_warrants() -> None:
+    cheap = plan_for(traffic(40.0), [device(prior=CostPrior(fixed_ms=2.0, per_work_ms=0.03))])
+    assert 8.0 <= cheap.slot_ms < 16.0
+    assert plan_for(traffic(40.0)).slot_ms > 40.0
 
 
 def test_several_devices_out_of_step_allow_longer_slots() -> None:
@@ -67,4 +70,4 @@ def test_too_little_traffic_makes_no_plan() -> None:
         ring.add(100.0, 100.0, 1.0, 900.0, float(index))
     assert make_plan(ring, [device()], 10.0) is None
     assert make_plan(traffic(100.0), [], 10_000.0) is None
-    assert first_plan([device()]).slot_ms == 54.0
+    assert first_plan([device()]).slot_ms == 72.0
