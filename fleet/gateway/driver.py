@@ -155,12 +155,13 @@ class Driver:
             self._poll()
 
     def _deliver(self, answer: Deliver) -> None:
-        if self.waiting.pop(answer.request.request_id, None) is None:
-            return
         try:
-            cast("Waiter", answer.request.payload).deliver(answer)
+            if self.waiting.pop(answer.request.request_id, None) is not None:
+                cast("Waiter", answer.request.payload).deliver(answer)
         except Exception as error:
             self._fault(error)
+        if answer.result is not None:
+            answer.result.payload = None  # the decision record outlives the answer
 
     def _dispatch(self, dispatch: Dispatch) -> None:
         lease_id = dispatch.lease_id
