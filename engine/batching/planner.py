@@ -56,6 +56,7 @@ class GoodputPlanner:
         "_halves",
         "_line",
         "_now_ms",
+        "_offers",
         "_outlook",
         "_patience",
         "_queue",
@@ -76,6 +77,7 @@ class GoodputPlanner:
         self._queue: Queue = SlotQueues()
         self._line: deque[Queued] = deque()  # in order of arrival
         self._count = 0
+        self._offers = 0
         self._work = 0.0
         self._waited = False
         self._now_ms = 0.0
@@ -129,7 +131,8 @@ class GoodputPlanner:
         entry.queued = True
         self._line.append(entry)
         self._agenda.note(moment_ms if now_ms < moment_ms < hopeless_ms else hopeless_ms, entry)
-        if self._count & 63 == 0:
+        self._offers += 1
+        if self._offers & 63 == 0:  # of offers: a queue that is short all the time fills them too
             self._compact()
 
     def remove(self, entry: Queued) -> bool:

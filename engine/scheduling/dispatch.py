@@ -7,7 +7,7 @@ and at `next_wake_ms`, and costs nothing where nothing changed.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from engine.actions import Abort, Action, Dispatch
 from engine.batching.former import BatchPlan
@@ -20,6 +20,8 @@ from engine.scheduling.pool import Pool
 from engine.scheduling.settle import refuse_ticket
 from engine.scheduling.state import MIN_WAKE_MS, State
 from engine.scheduling.ticket import DONE, QUEUED, RUNNING, Ticket
+
+_SLACK = 256
 
 
 def poll(state: State) -> list[Action]:
@@ -149,12 +151,22 @@ def send(
     )
     deadline_ms = attempt.next_deadline_ms()
     if deadline_ms is not None:
-        heappush(state.deadlines, (deadline_ms, lease_id))
+        _note(state, state.deadlines, deadline_ms, lease_id)
     if hedge_of is None and len(pool.devices) > 1:
         delay_ms = pool.hedging.delay_ms(attempt.work, now_ms)
         if delay_ms is not None and now_ms + delay_ms < give_up_ms:
-            heappush(state.hedges, (now_ms + delay_ms, lease_id))
+            _note(state, state.hedges, now_ms + delay_ms, lease_id)
     return attempt
+
+
+def _note(state: State, heap: list[tuple[float, int]], when_ms: float, lease_id: int) -> None:
+    """Look at this attempt again then. Moments of attempts that ended wait for their time, and
+    deadlines may be minutes away: where they outnumber the rest they go."""
+    attempts = state.attempts
+    if len(heap) > 2 * len(attempts) + _SLACK:
+        heap[:] = [moment for moment in heap if moment[1] in attempts]
+        heapify(heap)
+    heappush(heap, (when_ms, lease_id))
 
 
 def _expire(state: State, ticket: Ticket, now_ms: float) -> None:
