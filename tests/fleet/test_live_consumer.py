@@ -3,7 +3,9 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from copy import deepcopy
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -11,6 +13,7 @@ from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from pytest_django.fixtures import Settings
 
 from fleet.dashboard import urls as _topics  # noqa: F401  registers every topic
 from fleet.live import wire
@@ -32,8 +35,14 @@ def sign_in() -> str:
 
 
 @pytest_asyncio.fixture
-async def heart(valkey_url: str) -> AsyncIterator[Pulse]:
-    """The process's pulse, beating for this test only, with nothing heard yet."""
+async def heart(valkey_url: str, settings: Settings) -> AsyncIterator[Pulse]:
+    """The process's pulse, beating for this test only, with nothing heard yet.
+
+    A prefix of its own keeps out the gateways that other workers' tests run meanwhile.
+    """
+    layers = deepcopy(settings.CHANNEL_LAYERS)
+    layers["default"]["CONFIG"]["prefix"] = f"test-{uuid4().hex[:8]}"
+    settings.CHANNEL_LAYERS = layers
     pulse.store.__init__()  # type: ignore[misc]
     yield pulse
     await pulse.stop()
@@ -55,7 +64,7 @@ async def say(socket: WebsocketCommunicator, **message: Any) -> None:
     await socket.send_to(text_data=json.dumps(message))
 
 
-async def hear(socket: WebsocketCommunicator, timeout_s: float = 5) -> dict[str, Any]:
+async def hear(socket: WebsocketCommunicator, timeout_s: float = 15) -> dict[str, Any]:
     received: dict[str, Any] = json.loads(await socket.receive_from(timeout_s))
     return received
 

@@ -31,6 +31,11 @@ async def test_any_process_can_explain_what_another_one_served(stack: Stack) -> 
     stack.rows.model()
     await stack.replica(answers(0.01))
     gateway = await stack.gateway(stack.rows.tenant(), processes=2)
+
+    async def both_are_up() -> bool:
+        return len((await gateway.state())["gateways"]) == 2
+
+    await until(both_are_up, 20.0, "the second process")
     served = await gateway.infer_many(80, 24, deadlineMs=20_000)
     assert {answer.status for answer in served} == {200}
     ids = [answer.json["requestId"] for answer in served]

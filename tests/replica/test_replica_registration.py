@@ -100,7 +100,7 @@ async def test_it_registers_again_when_the_control_api_comes_back(
     seen = len(control.bodies)
     await control.start()
     await until(lambda: len(control.bodies) > seen)
-    assert replica.events().count("registered") == 2
+    await until(lambda: replica.events().count("registered") == 2)
 
 
 async def test_it_starts_and_serves_while_there_is_no_control_api(
