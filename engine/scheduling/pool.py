@@ -7,11 +7,13 @@ is formed for the replica that will run it, at the moment it is free.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.batching.cost_model import CostModel, SharedPrior
 from engine.batching.former import BatchFormer, BatchPlan, Device, Wait
 from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
-from engine.routing.router import RouteDecision, Router
+from engine.routing.router import RouteDecision, Router, Rule
 from engine.scheduling.pool_config import PoolConfig
 from engine.scheduling.streams import OutputLength, StreamTiming, stream_work
 from engine.scheduling.ticket import Ticket
@@ -226,7 +228,10 @@ class Pool:
                 return None
             state = route.replica
             replica_id = state.spec.replica_id
-            plan = former.form(self.devices[replica_id], now_ms)
+            device = self.devices[replica_id]
+            if route.rule is Rule.PROBE:  # it may well fail: let it cost one client, not a batch
+                device = replace(device, max_batch_size=1)
+            plan = former.form(device, now_ms)
             if isinstance(plan, BatchPlan):
                 if self.per_request:
                     return self._place(plan, route, now_ms)
