@@ -129,7 +129,7 @@ def _draw_cell(
         pattern = conditional_escape(column.href)
         return (
             f'<td class="{wide.strip()}"><a data-cell="{key}" data-href="{pattern}" '
-            f'href="{href}">{text}</a></td>'
+            f'href="{href}"{"" if text else " hidden"}>{text}</a></td>'
         )
     if column.below:
         small = conditional_escape(row.get(column.below, ""))

@@ -24,7 +24,7 @@ from fleet.services import (
 from tests.browser.stage import view
 
 ACTOR = "the stage"
-PASSWORD = "a-password-for-tests"
+PASSWORD_FOR_TESTS = "a-password-for-tests"
 PEOPLE = {"vera": "Viewer", "otto": "Operator", "ada": "Admin"}
 
 ARMS = (
@@ -37,7 +37,7 @@ ARMS = (
 def people() -> None:
     """One person a role."""
     for name, group in PEOPLE.items():
-        user = User.objects.create_user(name, password=PASSWORD)
+        user = User.objects.create_user(name, password=PASSWORD_FOR_TESTS)
         user.groups.add(Group.objects.get(name=group))
 
 

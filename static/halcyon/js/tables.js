@@ -34,7 +34,10 @@ function writeRow(entry, id, values, changed, table, at) {
       element.dataset.at = values[key] ?? "";
       stamp(element);
     } else write(element, values[key], as);
-    if (href) element.setAttribute("href", fill(href, id, values));
+    if (href) {
+      element.setAttribute("href", fill(href, id, values));
+      element.hidden = element.textContent === "";
+    }
   }
 }
 
