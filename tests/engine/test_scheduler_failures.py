@@ -274,3 +274,22 @@ def _table_that_hedges(*tenants: TenantSpec) -> Table:
             table.clock.advance(30.0)
             table.finish(dispatch)
     return table
+
+
+def test_a_saturated_scheduler_sleeps_until_something_can_change() -> None:
+    table = Table([replica("a"), replica("b")])
+    for number in range(400):
+        table.submit(deadline_ms=1500.0 + 3.0 * number)
+    table.poll()
+    assert len(table.running) == 2
+    until_ms = table.clock.now_ms() + 1000.0
+    wakes = 0
+    while True:
+        wake_ms = table.scheduler.next_wake_ms()
+        if wake_ms is None or wake_ms > until_ms:
+            break
+        assert wake_ms >= table.clock.now_ms(), "a wake in the past is a spin"
+        table.clock.set(wake_ms)
+        table.poll()
+        wakes += 1
+    assert wakes <= 100, "every replica is busy for the whole second: nothing to do but wait"
