@@ -103,6 +103,15 @@ def infeasible(
             limit=float(largest),
             used=float(request.items),
         )
+    if work > pool.largest_work:
+        return Refusal(
+            code=RefusalCode.INVALID_REQUEST,
+            message=f"{work:.0f} tokens: a batch of {pool.model} holds {pool.largest_work:.0f}",
+            limit_name="max_batch_tokens",
+            limit=pool.largest_work,
+            used=work,
+            details={"field": "input"},
+        )
     if pool.trusts_its_costs(now_ms):
         alone_ms = pool.alone_ms(work, now_ms)
         if now_ms + alone_ms > deadline_ms:

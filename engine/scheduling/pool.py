@@ -14,6 +14,7 @@ from engine.batching.former import BatchFormer, BatchPlan, Device, Wait
 from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import RouteDecision, Router, Rule
+from engine.scheduling.device_of import device_of, places_of
 from engine.scheduling.pool_config import PoolConfig
 from engine.scheduling.streams import OutputLength, StreamTiming, stream_work
 from engine.scheduling.ticket import Ticket
@@ -44,6 +45,7 @@ class Pool:
         "former",
         "hedging",
         "largest_batch",
+        "largest_work",
         "last_success_ms",
         "latency",
         "model",
@@ -78,6 +80,7 @@ class Pool:
         self.config = config
         self.strategy = Strategy.PEAK_EWMA
         self.largest_batch = 0
+        self.largest_work = 0.0
         self.streams = False  # sizes are prompt and output tokens, see `streams`
         self.per_request = False  # every batch is one request: streams, not batches
         self.costs: dict[str, CostModel] = {}
@@ -111,17 +114,13 @@ class Pool:
             if cost is None or cost.unit is not spec.work_unit:
                 cost = self._prior_of(spec).new_model()
             costs[spec.replica_id] = cost
-            devices[spec.replica_id] = Device(
-                replica_id=spec.replica_id,
-                cost=cost,
-                max_batch_size=_places(spec),
-                max_batch_work=float(spec.max_batch_tokens),
-            )
+            devices[spec.replica_id] = device_of(spec, cost)
         self.timings = {r: self.timings.get(r) or StreamTiming() for r in devices}
         self.costs = costs
         self.devices = devices
-        self.largest_batch = max((_places(state.spec) for state in states), default=0)
+        self.largest_batch = max((places_of(state.spec) for state in states), default=0)
         self.per_request = self.largest_batch == 1
+        self.largest_work = max((d.max_batch_work for d in devices.values()), default=0.0)
         self.streams = any(s.spec.protocol is Protocol.OPENAI for s in states)
         self.router.set_replicas(states, now_ms)
         self.former.set_devices(list(devices.values()), now_ms)
@@ -200,7 +199,7 @@ class Pool:
     def limit_batch(self, spec: ReplicaSpec, size: int, now_ms: float) -> None:
         """A self-regulating replica asks for batches of at most `size` from now on."""
         device = self.devices.get(spec.replica_id)
-        size = max(1, min(size, _places(spec)))
+        size = max(1, min(size, places_of(spec)))
         if device is None or device.max_batch_size == size:
             return
         self.devices[spec.replica_id] = Device(
@@ -288,8 +287,3 @@ class Pool:
         self.batches += 1
         self.batch_sizes += len(plan.members)
         self.flush_reasons[plan.reason] = self.flush_reasons.get(plan.reason, 0) + 1
-
-
-def _places(spec: ReplicaSpec) -> int:
-    """How many items one dispatch may carry: a server with continuous batching takes one."""
-    return 1 if spec.protocol is Protocol.OPENAI else spec.max_batch_size

@@ -15,7 +15,7 @@ def playing(site: Site) -> Iterator[None]:
     site.silence()
 
 
-def test_the_judged_rollout_shows_its_ladder_guards_and_decisions(operator: Watched) -> None:
+def the_judged_rollout_shows_its_ladder_guards_and_decisions(operator: Watched) -> None:
     page = operator.open("/rollouts/1/")
     operator.until_live()
     states = [li.get_attribute("data-state") for li in page.locator(".ladder li").all()]
@@ -30,7 +30,7 @@ def test_the_judged_rollout_shows_its_ladder_guards_and_decisions(operator: Watc
     page.wait_for_url("**/rollouts/1/25/")
 
 
-def test_an_operator_pauses_resumes_aborts_and_starts_anew(operator: Watched) -> None:
+def an_operator_pauses_resumes_aborts_and_starts_anew(operator: Watched) -> None:
     page = operator.open("/rollouts/1/")
     page.click("text=Pause…")
     page.fill("#act-pause-reason", "waiting for the second replica")
@@ -74,7 +74,7 @@ def test_an_operator_pauses_resumes_aborts_and_starts_anew(operator: Watched) ->
     assert [said for said in operator.problems() if "422" not in said] == []
 
 
-def test_somebody_elses_abort_shows_on_a_page_that_is_open(operator: Watched) -> None:
+def somebody_elses_abort_shows_on_a_page_that_is_open(operator: Watched) -> None:
     page = operator.open("/rollouts/")
     operator.until_live()
     row = page.locator('[data-table="rollouts"] tbody tr')
@@ -86,6 +86,14 @@ def test_somebody_elses_abort_shows_on_a_page_that_is_open(operator: Watched) ->
     other.click("#act-abort button[type=submit]")
     expect(row).to_have_count(0, timeout=15_000)
     other.close()
+
+
+def test_a_rollout_is_read_paused_resumed_aborted_started_anew_and_aborted_by_another(
+    operator: Watched,
+) -> None:
+    the_judged_rollout_shows_its_ladder_guards_and_decisions(operator)
+    an_operator_pauses_resumes_aborts_and_starts_anew(operator)
+    somebody_elses_abort_shows_on_a_page_that_is_open(operator)
 
 
 def test_starting_what_cannot_work_says_why_at_its_field(operator: Watched) -> None:

@@ -293,3 +293,11 @@ def test_a_saturated_scheduler_sleeps_until_something_can_change() -> None:
         table.poll()
         wakes += 1
     assert wakes <= 100, "every replica is busy for the whole second: nothing to do but wait"
+
+
+def test_what_no_batch_can_hold_is_refused_at_once_and_does_not_wait_for_its_deadline() -> None:
+    table = Table([replica("a", max_batch_tokens=1000), replica("b", max_batch_tokens=2000)])
+    assert not isinstance(table.submit(tokens=2000), Refusal)
+    refusal = table.submit(tokens=2001)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.limit, refusal.used) == ("invalid_request", 2000.0, 2001.0)

@@ -174,6 +174,8 @@ async def test_a_large_prompt_within_the_limit_is_costed_by_its_size(
         )
     ).json
     assert explained["promptTokens"] == 225_000
+    assert (answer.status, answer.code) == (400, "invalid_request")
+    assert answer.json["error"]["details"]["limitName"] == "max_batch_tokens"
 
 
 async def test_choosing_a_version_needs_a_key_that_may(
