@@ -3,8 +3,9 @@
     python -m bench.overhead_stand DIRECTORY TENANTS PORT...
 
 prints one line of JSON (the environment of the gateway, a key) when all is ready, obeys the
-words it reads (`touch`: change one tenant; `ports PORT...`: these replicas and no others) and
-stops everything when its input ends.
+words it reads (`touch`: change one tenant; `ports PORT...`: these replicas serve and no others;
+`beside PORT...`: these are registered too, for other models) and stops everything when its
+input ends.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 MODEL = "bench"
 KEY = "hk_benchkey_0123456789abcdef0123456789abcdef"
@@ -49,6 +51,8 @@ def main(directory: str, tenants: str, *ports: str) -> None:
                 _touch()
             elif word == "ports":
                 _replicas(tuple(rest))
+            elif word == "beside":
+                _beside(tuple(rest))
             print("done", flush=True)
     finally:
         services.stop()
@@ -78,12 +82,27 @@ def _seed(tenants: int) -> None:
 
 
 def _replicas(ports: tuple[str, ...]) -> None:
-    from django.utils import timezone
-
     from fleet.models import ModelVersion, Replica
 
     Replica.objects.all().delete()
-    version = ModelVersion.objects.get()
+    _register(ModelVersion.objects.get(model__name=MODEL), ports)
+
+
+def _beside(ports: tuple[str, ...]) -> None:
+    from fleet.models import Model, ModelVersion, TrafficSplit
+
+    for start in range(0, len(ports), 27):
+        model = Model.objects.create(name=f"beside-{start}")
+        version = ModelVersion.objects.create(model=model, name="v1")
+        TrafficSplit.objects.create(model=model, baseline=version)
+        _register(version, ports[start : start + 27])
+
+
+def _register(version: Any, ports: tuple[str, ...]) -> None:
+    from django.utils import timezone
+
+    from fleet.models import Replica
+
     started = timezone.now() - timezone.timedelta(hours=1)
     Replica.objects.bulk_create(
         Replica(

@@ -12,6 +12,7 @@ from pathlib import Path
 from engine.errors import InvalidInput
 from fleet.fleet_file import FleetFile, ReplicaWords
 from fleet.ports import complaint
+from halcyon_site.supervisor.leftovers import marked
 
 HOST = "127.0.0.1"
 DEFAULT_BASE = 8000
@@ -70,6 +71,7 @@ def plans(fleet: FleetFile, ports: Ports, fleet_token: str, var: Path, root: Pat
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
         "HALCYON_VAR": str(var),
+        **marked(var),
         "HALCYON_GATEWAY_URL": ports.gateway_url,
         "HALCYON_WEB_URL": ports.web_url,
         "HALCYON_CONTROL_URL": ports.web_url,

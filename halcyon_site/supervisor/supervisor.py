@@ -15,15 +15,13 @@ import aiohttp
 
 from halcyon_site.embedded import EmbeddedServices
 from halcyon_site.supervisor.child import Child
-from halcyon_site.supervisor.leftovers import Register
 from halcyon_site.supervisor.plan import Plan
 
 log = logging.getLogger(__name__)
 
 READY_WITHIN_S = 90.0  # a loaded machine; ten seconds are usual
 FAILED_STARTS = 3
-WATCH_EVERY_S = 0.5
-SERVICES_EVERY_S = 2.0
+WATCH_EVERY_S = 2.0
 SERVING = {"healthy", "degraded"}
 
 
@@ -45,7 +43,6 @@ class Supervisor:
         log_dir.mkdir(parents=True, exist_ok=True)
         (var / "run").mkdir(parents=True, exist_ok=True)
         self.children = [Child(plan, log_dir) for plan in plans]
-        self.register = Register(var / "run" / "children.json")
         self.service_restarts = 0
         self._services = services
         self._expected = {name for name, runs in services.status().items() if runs}
@@ -89,7 +86,6 @@ class Supervisor:
             [child for child in self.children if child.plan.name not in first],
         ):
             await asyncio.gather(*(child.stop() for child in group))
-        self.register.write([])
 
     @property
     def healthy(self) -> bool:
@@ -124,13 +120,9 @@ class Supervisor:
             return set()
 
     async def _watch(self) -> None:
-        services_due_s = time.monotonic() + SERVICES_EVERY_S
         while True:
-            self.register.write(child.pid for child in self.children)
-            if time.monotonic() >= services_due_s:
-                await self._revive_services()
-                services_due_s = time.monotonic() + SERVICES_EVERY_S
             await asyncio.sleep(WATCH_EVERY_S)
+            await self._revive_services()
 
     async def _revive_services(self) -> None:
         running = {name for name, runs in self._services.status().items() if runs}

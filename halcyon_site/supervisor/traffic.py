@@ -11,7 +11,7 @@ from fleet.loadtest.sender import Sender
 from fleet.loadtest.tally import Tally
 from fleet.loadtest.workload import Deadlines, Workload
 
-RELAXED = "900:0.7,2000:0.3"
+RELAXED = "1500:0.7,4000:0.3"
 
 
 class Traffic:

@@ -37,11 +37,16 @@ CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disab
                   "--force-color-profile=srgb", "--font-render-hinting=none"]  # fmt: skip
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Each module in its own order: its tests share a web process that remembers which gateways
+    it heard. (Each module also says `xdist_group("browser")`: one Chromium at a time.)"""
+    mine = [item for item in items if HERE in item.path.parents]
+    yield
+    places = [place for place, item in enumerate(items) if item in mine]
+    mine.sort(key=lambda item: (item.path.name, item.reportinfo()[1] or 0))
+    for place, item in zip(places, mine, strict=True):
+        items[place] = item
 
 
 def free_port() -> int:

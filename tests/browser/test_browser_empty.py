@@ -8,6 +8,8 @@ from playwright.sync_api import Browser, expect
 from tests.browser.conftest import Site, Watched, prepare, served, watch
 from tests.conftest import ScratchDatabase
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 EMPTY_BROKER = 10  # no gateway of another module speaks there
 
 

@@ -9,6 +9,8 @@ from playwright.sync_api import Browser, expect
 from tests.browser.conftest import Site, Watched, free_port, served, watch
 from tests.conftest import ScratchDatabase
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 TILE = "[data-live='tiles.offered.value']"
 
 

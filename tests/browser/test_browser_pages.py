@@ -9,6 +9,8 @@ from playwright.sync_api import Browser
 
 from tests.browser.conftest import Site, Watched, watch
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 PAGES = (
     "/",
     "/?range=1h",

@@ -9,6 +9,8 @@ from playwright.sync_api import Browser, Page
 from tests.browser.conftest import ROOT, Site, prepare, served, watch
 from tests.conftest import ScratchDatabase
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 STILL = "2026-03-02T14:30:00+00:00"  # the instant of the studio
 IMAGES = ROOT / "docs" / "images"
 PICTURES = {

@@ -185,9 +185,9 @@ async def test_a_senseless_message_ends_the_connection_with_its_reason(
 
 
 async def test_filters_of_the_page_filter_the_feed(heart: Pulse, cookie: str) -> None:
-    await gateway_says(heart, 240)
     socket = dial(cookie)
     await socket.connect(timeout=10)
+    await gateway_says(heart, 240)  # now: what is older than three seconds is unknown
     await say(socket, do="watch", topic="fleet", params={"status": "down"})
     document = (await hear(socket))["doc"]
     assert document["tables"]["replicas"]["order"] == ["llama-t4-1"]

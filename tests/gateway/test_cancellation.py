@@ -38,7 +38,9 @@ async def test_clients_that_leave_stop_their_work_at_the_replica(stack: Stack) -
     left_behind = (await gateway.state())["conservation"]
     assert (left_behind["running"], left_behind["queued"]) == (8, 4)
     await leave(clients)
-    await until(lambda: replica.seen.cancelled == 8, 2.0, "eight closed connections")
+    # a place that one of them leaves may be taken by one that has not left yet
+    await until(lambda: replica.seen.cancelled >= 8, 5.0, "eight closed connections")
+    await until(lambda: replica.seen.running == 0, 5.0, "an idle replica")
     law = await gateway.settled()
     assert (law["cancelled"], law["failed"], law["balanced"]) == (12, 0, True)
     view = await replica_view(gateway)

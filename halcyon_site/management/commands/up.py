@@ -20,7 +20,7 @@ from fleet.fleet_file import FleetFile
 from fleet.management.command import FleetCommand
 from halcyon_site.embedded import AlreadyOwned, EmbeddedServices, ServiceDidNotStart
 from halcyon_site.supervisor import screen as screens
-from halcyon_site.supervisor.leftovers import Register
+from halcyon_site.supervisor.leftovers import end_leftovers
 from halcyon_site.supervisor.plan import DEFAULT_BASE, Ports, complaints, plans
 from halcyon_site.supervisor.seeding import Seeded, people, seed
 from halcyon_site.supervisor.supervisor import DidNotStart, Supervisor
@@ -90,7 +90,7 @@ class Command(FleetCommand):
         began_s: float,
     ) -> int:
         var = settings.HALCYON_VAR
-        leftovers = Register(var / "run" / "children.json").end_leftovers()
+        leftovers = end_leftovers(var)
         if leftovers:
             self.screen.say(f"ended {len(leftovers)} processes that an earlier run left behind")
         made = plans(words, ports, "", var, settings.BASE_DIR)
