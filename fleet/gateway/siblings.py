@@ -2,8 +2,9 @@
 
 The kernel spreads connections over the processes of a port, so whoever asks for a decision
 record, the live state or the metrics reaches any one of them. That one asks its siblings.
-A frame is four bytes of length and a MessagePack body. A sibling that does not answer within
-`TIMEOUT_S` is left out: it is being restarted.
+A frame is four bytes of length and a MessagePack body. A sibling that is being restarted
+refuses the connection at once; one that does not answer within `TIMEOUT_S` hangs. Both are
+left out of what is merged.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-TIMEOUT_S = 1.0
+TIMEOUT_S = 3.0
 MAX_FRAME = 64 * 1024 * 1024
 
 Question = Mapping[str, Any]

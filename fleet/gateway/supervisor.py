@@ -123,7 +123,13 @@ class Supervisor:
                 log.error("pid %d did not end in time and is killed", process.pid)
                 process.kill()
                 code = process.wait()
-            worst = worst or abs(code)
+            worst = worst or _severity(code)
         os.close(self._lifeline)
         os.close(self._lifeline_end)
         return worst
+
+
+def _severity(code: int) -> int:
+    """What a child's exit code adds to the supervisor's own. A child that was told to stop
+    while it was starting has no handler yet and dies of the signal: it held nothing."""
+    return 0 if code == -signal.SIGTERM else abs(code)

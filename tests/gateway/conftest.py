@@ -57,7 +57,7 @@ class Stack:
             replicas = (await gateway.state())["replicas"]
             return all(replica["status"] != "unknown" for replica in replicas)
 
-        await until(known, 10.0, "the first probes")
+        await until(known, 30.0, "the first probes")
 
 
 @pytest_asyncio.fixture

@@ -104,7 +104,7 @@ class GatewayProcess:
         connector = aiohttp.TCPConnector(limit=0)
         self.session = aiohttp.ClientSession(connector=connector)
         if wait:
-            await until(self.is_ready, 20.0, f"readiness ({self.log[-2000:]})")
+            await until(self.is_ready, 40.0, f"readiness ({self.log[-2000:]})")
 
     async def is_ready(self) -> bool:
         assert self.process is not None

@@ -17,14 +17,27 @@ def children(gateway: GatewayProcess) -> list[psutil.Process]:
     return psutil.Process(gateway.process.pid).children()
 
 
-async def fresh_request(gateway: GatewayProcess, path: str) -> int:
-    """On a connection of its own, so that any process may take it."""
+async def fresh_request(gateway: GatewayProcess, path: str) -> tuple[int, str]:
+    """On a connection of its own, so that any process may take it: status, and which did."""
     connector = aiohttp.TCPConnector(force_close=True)
     async with (
         aiohttp.ClientSession(connector=connector) as session,
         session.get(gateway.url + path, headers={"x-api-key": gateway.key}) as answer,
     ):
-        return answer.status
+        return answer.status, answer.headers["x-request-id"].partition("x")[0]
+
+
+async def every_process_takes_requests(gateway: GatewayProcess, processes: int) -> None:
+    """The port answers as soon as the first process does: wait for the others too."""
+    ready = set()
+
+    async def all_do() -> bool:
+        status, process = await fresh_request(gateway, "/readyz")
+        if status == 200:
+            ready.add(process)
+        return len(ready) == processes
+
+    await until(all_do, 30.0, "every process")
 
 
 async def test_any_process_can_explain_what_another_one_served(stack: Stack) -> None:
@@ -32,16 +45,14 @@ async def test_any_process_can_explain_what_another_one_served(stack: Stack) -> 
     await stack.replica(answers(0.01))
     gateway = await stack.gateway(stack.rows.tenant(), processes=2)
 
-    async def both_are_up() -> bool:
-        return len((await gateway.state())["gateways"]) == 2
-
-    await until(both_are_up, 20.0, "the second process")
+    await every_process_takes_requests(gateway, 2)
     served = await gateway.infer_many(80, 24, deadlineMs=20_000)
     assert {answer.status for answer in served} == {200}
     ids = [answer.json["requestId"] for answer in served]
     assert {request_id.partition("x")[0] for request_id in ids} == {"0", "1"}
     for request_id in ids[::8]:
-        assert await fresh_request(gateway, f"/v1/requests/{request_id}/explain") == 200
+        status, _ = await fresh_request(gateway, f"/v1/requests/{request_id}/explain")
+        assert status == 200
     state = await gateway.state()
     assert len(state["gateways"]) == 2
     assert state["conservation"]["served"] == 80
@@ -68,8 +79,8 @@ async def test_a_crashed_process_is_replaced_and_the_others_serve_on(stack: Stac
     async def both_answer() -> bool:
         return len((await gateway.state())["gateways"]) == 2
 
-    await until(both_answer, 20.0, "both processes")
-    assert await fresh_request(gateway, "/v1/models") == 200
+    await until(both_answer, 30.0, "both processes")
+    assert (await fresh_request(gateway, "/v1/models"))[0] == 200
 
 
 async def test_sigterm_answers_what_is_held_and_refuses_the_rest_politely(stack: Stack) -> None:
@@ -88,14 +99,14 @@ async def test_sigterm_answers_what_is_held_and_refuses_the_rest_politely(stack:
     gateway.process.send_signal(signal.SIGTERM)
 
     async def refuses() -> bool:
-        answer = await gateway.infer(deadlineMs=5_000)
+        answer = await gateway.infer(deadlineMs=300)  # it may still be taken in
         if answer.status != 503:
             return False
         assert answer.code == "no_capacity"
         assert int(answer.headers["retry-after"]) >= 1
         return True
 
-    await until(refuses, 5.0, "a polite refusal")
+    await until(refuses, 20.0, "a polite refusal")
     assert (await gateway.get("/readyz")).status == 503
     assert (await gateway.get("/healthz")).status == 200
     release.set()
@@ -117,6 +128,16 @@ async def test_several_processes_end_in_order_too(stack: Stack) -> None:
     gateway.process.send_signal(signal.SIGTERM)
     assert [answer.status for answer in await asyncio.gather(*held)] == [200] * 12
     assert await asyncio.wait_for(gateway.process.wait(), 20.0) == 0
+
+
+async def test_told_to_stop_while_its_processes_still_start_it_ends_in_order(stack: Stack) -> None:
+    stack.rows.model()
+    gateway = stack.process(stack.rows.tenant(), processes=2)
+    await stack.started(gateway, wait=False)
+    await until(lambda: len(children(gateway)) == 2, 20.0, "two processes that start")
+    assert gateway.process is not None
+    gateway.process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(gateway.process.wait(), 30.0) == 0
 
 
 async def test_children_leave_when_their_supervisor_is_killed(stack: Stack) -> None:
