@@ -24,8 +24,13 @@ import psycopg
 import pytest
 from django.conf import settings
 from django.db import connection
+from hypothesis import settings as hypothesis_settings
 
 from halcyon_site.embedded import EmbeddedServices
+
+# no deadline an example: a busy machine is not a fault
+hypothesis_settings.register_profile("halcyon", deadline=None, max_examples=60)
+hypothesis_settings.load_profile("halcyon")
 
 _owner_lock: IO[str] | None = None
 

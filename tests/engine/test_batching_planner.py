@@ -326,4 +326,4 @@ class PlannerLaw(RuleBasedStateMachine):
 
 
 TestPlannerLaw = PlannerLaw.TestCase
-TestPlannerLaw.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestPlannerLaw.settings = settings(max_examples=25, stateful_step_count=30)

@@ -89,7 +89,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60)
 @given(_steps)
 def test_whatever_happens_the_books_of_router_and_replicas_agree(
     steps: list[tuple[str, int, Outcome, float]],

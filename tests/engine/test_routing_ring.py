@@ -10,24 +10,25 @@ from engine.routing.hash_ring import HashRing
 from engine.routing.staged_ring import RingConfig, StagedRing
 
 _KEYS = [f"session-{number}" for number in range(2_000)]
-_names = st.lists(st.text(min_size=1, max_size=20), min_size=2, max_size=12, unique=True)
+_names = st.lists(st.text("r0123-é", min_size=1, max_size=20), min_size=2, max_size=12, unique=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15)
 @given(_names)
 def test_a_new_node_takes_about_its_share_and_moves_nothing_else(names: list[str]) -> None:
     *before, newcomer = names
     ring = HashRing(before)
     homes = {key: ring.home(key)[0] for key in _KEYS}
     ring.add([newcomer])
-    moved = {key for key in _KEYS if ring.home(key)[0] != homes[key]}
-    assert all(ring.home(key)[0] == newcomer for key in moved)
+    now = {key: ring.home(key)[0] for key in _KEYS}
+    moved = {key for key in _KEYS if now[key] != homes[key]}
+    assert all(now[key] == newcomer for key in moved)
     # 1.2 of the ideal share, and what sampling 2,000 keys adds to it (three deviations)
     ideal = len(_KEYS) / len(names)
     assert len(moved) <= 1.2 * ideal + 3.0 * ideal**0.5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15)
 @given(_names, st.randoms(use_true_random=False))
 def test_gateways_agree_whatever_the_order_in_which_replicas_came_and_went(
     names: list[str], rng: object

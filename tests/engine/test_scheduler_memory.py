@@ -73,7 +73,7 @@ def serve(scheduler: Scheduler, clock: ManualClock, count: int) -> int:
 def test_served_requests_with_deadlines_ten_minutes_away_are_let_go() -> None:
     clock = ManualClock()
     scheduler = scheduler_of_two_servers(clock)
-    assert serve(scheduler, clock, 3000) == 3000
+    assert serve(scheduler, clock, 2000) == 2000
     gc.collect()
     tickets = sum(type(each) is Ticket for each in gc.get_objects())
     assert KEPT <= tickets <= KEPT + 256
