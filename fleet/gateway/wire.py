@@ -105,7 +105,9 @@ class WireCall(Call):
 
     def write(self, chunk: bytes) -> None:
         if chunk and self._opened and not self.settled:
-            self._wire.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            transport = self._wire.transport
+            if not transport.is_closing():
+                transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
 
     @property
     def backlog(self) -> int:

@@ -1,5 +1,7 @@
 """Watching a stream go by: what is passed on, what is counted, what is kept back."""
 
+import asyncio
+import json
 from itertools import pairwise
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.gateway.openai.events import StreamWatch
+from fleet.gateway.transports.connection import Connection, Exchange
 
 TOKENS = [
     b'data: {"choices":[{"index":0,"delta":{"content":"w%d "},"finish_reason":null}]}\n\n' % n
@@ -69,3 +72,78 @@ def test_an_event_without_an_end_is_not_collected_for_ever() -> None:
         watch.feed(b"x" * 1_000_000)
     with pytest.raises(ValueError, match="over"):
         watch.feed(b"x" * 1_000_000)
+
+
+@given(
+    st.lists(st.text(alphabet='ab "\\\n\u00e9:{}[]', max_size=6), max_size=12),
+    st.sampled_from(["delta", "text"]),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.sampled_from([b"\n\n", b"\r\n\r\n"]),
+)
+def test_whatever_the_text_is_each_piece_counts_once(
+    texts: list[str], kind: str, separators: tuple[str, str], blank: bytes
+) -> None:
+    watch = StreamWatch(hide_usage=True)
+    for text in texts:
+        piece = {"delta": {"content": text}} if kind == "delta" else {"text": text}
+        document = {"choices": [{"index": 0, **piece, "finish_reason": None}], "usage": None}
+        event = b"data: %b%b" % (json.dumps(document, separators=separators).encode(), blank)
+        assert watch.feed(event) == event
+    assert watch.tokens == sum(1 for text in texts if text)
+    assert not watch.finished
+    assert watch.error is None
+
+
+def test_an_end_an_error_or_a_usage_is_seen_after_any_number_of_like_events() -> None:
+    for last, seen in (
+        (FINISH, lambda watch: watch.finished),
+        (DONE, lambda watch: watch.done),
+        (USAGE, lambda watch: watch.prompt_tokens == 7),
+        (b'data: {"error":{"message":"lost"}}\n\n', lambda watch: watch.error is not None),
+        (TOKENS[0].replace(b"null", b'"length"'), lambda watch: watch.finished),
+        (TOKENS[0] + DONE, lambda watch: watch.done),
+    ):
+        watch = StreamWatch(hide_usage=False)
+        for token in TOKENS:
+            watch.feed(token)
+        assert not seen(watch)
+        watch.feed(last)
+        assert seen(watch), last
+
+
+class _Quiet(asyncio.Transport):
+    """The other end of a connection whose bytes the test brings itself."""
+
+    def write(self, data: object) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"".join(
+    (b"%x\r\n%b\r\n" if n % 3 else b"%X;note=x\r\n%b\r\n") % (len(event), event)
+    for n, event in enumerate([*TOKENS, FINISH, b"0\r\n\r\n", DONE])
+)
+
+
+@given(st.lists(st.integers(1, len(CHUNKED) + 4), max_size=12), st.booleans())
+def test_however_the_network_cuts_chunks_the_same_body_comes_out(
+    cuts: list[int], whole_chunks: bool
+) -> None:
+    said: list[bytes] = []
+    ends: list[object] = []
+    released: list[Connection] = []
+    connection = Connection("http://x", released.append, lambda *_: ends.append("lost"))
+    connection.connection_made(_Quiet())
+    exchange = Exchange("http://x", b"", 0.0, lambda *answer: ends.append(answer[0]), ends.append)
+    exchange.on_chunk = said.append
+    connection.send(exchange)
+    wire = CHUNKED + b"0\r\n\r\n"
+    places = {n for n in range(len(wire)) if wire[n - 2 : n] == b"\r\n"} if whole_chunks else set()
+    edges = [0, *sorted({*cuts, *places} - {len(wire)}), len(wire)]
+    for a, b in pairwise(edges):
+        connection.data_received(wire[a:b])
+    assert b"".join(said) == b"".join([*TOKENS, FINISH, b"0\r\n\r\n", DONE])
+    assert ends == [200]
+    assert released == [connection]

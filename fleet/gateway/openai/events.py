@@ -4,6 +4,10 @@ Chunks pass through as they arrive, whole events at a time; what is needed is fo
 searching bytes, not by parsing JSON: the usage, an error, how many pieces of text came, and
 whether the server said `[DONE]`. Only an event that mentions usage or an error is decoded.
 
+Most events of a stream differ in one string alone. What stands before and after it is learned
+from the first such event; another one with the same ends and no quote in between is one more
+piece of text and nothing else, and three comparisons show it.
+
 If usage was asked for on the client's behalf, the event that carries nothing else is kept
 back; every other byte is the server's own.
 """
@@ -16,6 +20,7 @@ _BLANK = (b"\n\n", b"\r\n\r\n")
 _DONE = b"data: [DONE]"
 _TEXT = (b'"content":"', b'"content": "', b'"text":"', b'"text": "')
 _EMPTY = (b'"content":""', b'"content": ""', b'"text":""', b'"text": ""')
+_BACKSLASH = ord("\\")
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 
@@ -23,6 +28,8 @@ class StreamWatch:
     """The state of one stream. `feed` returns the bytes that may go on to the client."""
 
     __slots__ = (
+        "_after",
+        "_before",
         "_hide_usage",
         "_tail",
         "completion_tokens",
@@ -37,6 +44,8 @@ class StreamWatch:
     def __init__(self, *, hide_usage: bool) -> None:
         self._hide_usage = hide_usage
         self._tail = b""
+        self._before = b""  # what stands around the text of this stream's events;
+        self._after = b""  # nothing: not learned yet
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.pieces = 0  # events that carried text: tokens, where nobody says how many
@@ -46,9 +55,16 @@ class StreamWatch:
         self.error: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take what arrived; return the whole events in it."""
+        """Take what arrived; return the whole events in it. Raises `ValueError` where an event
+        does not end."""
         if self._tail:
             data = self._tail + data
+        elif self._before and data.startswith(self._before) and data.endswith(self._after):
+            begin, end = len(self._before), len(data) - len(self._after)
+            if begin < end and data.find(b'"', begin, end) < 0 and data[end - 1] != _BACKSLASH:
+                self.events += 1
+                self.pieces += 1
+                return data
         end = len(data) if data.endswith(b"\n\n") else _last_end(data)
         if end == 0:
             if len(data) > MAX_EVENT_BYTES:
@@ -57,16 +73,18 @@ class StreamWatch:
             return b""
         whole, self._tail = data[:end], data[end:]
         self.events += 1
-        for mark in _TEXT:
-            self.pieces += whole.count(mark)
-        for mark in _EMPTY:
-            self.pieces -= whole.count(mark)
+        pieces = self._pieces_in(whole)
+        self.pieces += pieces
         if _DONE in whole:
             self.done = True
         if b'"finish_reason"' in whole and not self.finished:
             self.finished = whole.count(b'"finish_reason"') > _nulls(whole)
         if b'"usage"' in whole or b'"error"' in whole:
-            return self._look(whole)
+            kept = self._look(whole)
+            if kept != whole or self.error is not None or self.completion_tokens:
+                return kept
+        if pieces == 1 and not self.finished and not self.done:
+            self._learn(whole)
         return whole
 
     def rest(self) -> bytes:
@@ -78,6 +96,27 @@ class StreamWatch:
     def tokens(self) -> int:
         """Output tokens: as the server counts them, or else the pieces that came."""
         return self.completion_tokens or self.pieces
+
+    def _pieces_in(self, whole: bytes) -> int:
+        pieces = 0
+        for mark in _TEXT:
+            pieces += whole.count(mark)
+        for mark in _EMPTY:
+            pieces -= whole.count(mark)
+        return pieces
+
+    def _learn(self, event: bytes) -> None:
+        """`event` told one piece of text and nothing else: remember what stands around it."""
+        if len(_split(event)) != 1:
+            return
+        for mark in _TEXT:
+            place = event.find(mark)
+            if place >= 0:
+                begin = place + len(mark)
+                end = event.find(b'"', begin)
+                if b"\\" not in event[begin:end]:
+                    self._before, self._after = event[:begin], event[end:]
+                return
 
     def _look(self, whole: bytes) -> bytes:
         kept: list[bytes] = []

@@ -91,11 +91,14 @@ class Generation:
             self.opened_stream = True
             self._call.open(200, _headers(replica_id), SSE)
 
-    def piece(self, chunk: bytes, tokens: int) -> None:
-        """Whole events; `tokens` is how many the stream has had so far."""
+    def piece(self, chunk: bytes, tokens: int) -> bool:
+        """Whole events; `tokens` is how many the stream has had so far. Returns whether the
+        client lags so far behind that the upstream must wait."""
         self.tokens = tokens
         self._request.tokens_spent = self.prompt_tokens + tokens
-        self._call.write(chunk)
+        call = self._call
+        call.write(chunk)
+        return call.backlog > SLOW_READER_BYTES
 
     @property
     def is_read_slowly(self) -> bool:

@@ -2,6 +2,9 @@
 
 The parser is httptools (llhttp, as in Node). A connection that dies is judged here, because
 only here it is known what was sent and what came back: see `Exchange.may_resend`.
+
+A stream is mostly reads of one whole chunk each. Between two chunks the parser waits for the
+size of the next, so a whole one can go by without it, at a third of the cost (ADR 92).
 """
 
 import asyncio
@@ -127,6 +130,7 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._size = 0
         self._until_close = False
+        self._between_chunks = False
 
     # -- asyncio -----------------------------------------------------------------------
 
@@ -135,9 +139,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
-        if self._exchange is None:
+        exchange = self._exchange
+        if exchange is None:
             self.kill()  # nobody asked for anything
             return
+        if self._between_chunks and exchange.on_chunk is not None:
+            chunk = _one_chunk(data)
+            if chunk is not None:
+                exchange.on_chunk(chunk)
+                return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -202,6 +212,7 @@ class Connection(asyncio.Protocol):
         self._body = []
         self._size = 0
         self._until_close = False
+        self._between_chunks = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
@@ -211,6 +222,12 @@ class Connection(asyncio.Protocol):
         self._until_close = b"content-length" not in headers and b"transfer-encoding" not in headers
         if hint := headers.get(b"keep-alive"):
             self.keep_s = _keep_alive_s(hint)
+
+    def on_chunk_header(self) -> None:
+        self._between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        self._between_chunks = True  # and every chunk before was for `on_chunk` where it is set
 
     def on_body(self, body: bytes) -> None:
         exchange = self._exchange
@@ -228,6 +245,7 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
+        self._between_chunks = False
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return
@@ -248,6 +266,21 @@ class Connection(asyncio.Protocol):
         if exchange is not None:
             exchange.connection = None
             exchange.failed(why)
+
+
+def _one_chunk(data: bytes) -> bytes | None:
+    """What is in `data`, if it is one whole chunk of the chunked coding and nothing else."""
+    end = data.find(b"\r\n", 1, 10)
+    if end < 0 or not data.endswith(b"\r\n"):
+        return None
+    digits = data[:end]
+    try:
+        size = int(digits, 16)
+    except ValueError:
+        return None
+    if size == 0 or len(data) != end + size + 4 or not digits.isalnum():
+        return None
+    return data[end + 2 : -2]
 
 
 def _keep_alive_s(hint: bytes) -> float:

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from fleet.gateway.transports.connection import Connection, Exchange, OnAnswer, OnFailure
 
 CONNECT_TIMEOUT_S = 1.0
-SWEEP_S = 0.1
+SWEEP_S = 0.1  # how late a missed deadline may be noticed
+IDLE_SWEEP_S = 2.0  # with nothing under way there are only idle connections to close
 MAX_IDLE_PER_REPLICA = 64
 
 
@@ -64,6 +65,7 @@ class HttpClient:
         self._pending: set[Exchange] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeps_rarely = False
         self._tls: ssl.SSLContext | None = None
         self.resent = 0
 
@@ -99,8 +101,8 @@ class HttpClient:
             connection.kill()
         else:
             self._connect(endpoint, exchange)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+        if self._sweeper is None or self._sweeps_rarely:
+            self._sweep_in(SWEEP_S)
         return exchange
 
     async def close(self) -> None:
@@ -182,7 +184,13 @@ class HttpClient:
             while idle and not idle[0].usable:
                 idle.popleft().kill()
         if self._pending or self._open:
-            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+            self._sweep_in(SWEEP_S if self._pending else IDLE_SWEEP_S)
+
+    def _sweep_in(self, delay_s: float) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweeps_rarely = delay_s > SWEEP_S
+        self._sweeper = self._loop.call_later(delay_s, self._sweep)
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:

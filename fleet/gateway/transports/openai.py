@@ -153,7 +153,9 @@ class Upstream:
             if not self._mute and not self._begin():
                 return
         if not self._mute:
-            self._pass_on(whole)
+            tokens = watch.completion_tokens or watch.pieces
+            if self._generation.piece(whole, tokens) and self._resume is None:
+                self._wait_for_reader()
         if watch.error is not None:
             self._generation.told_error = not self._mute
             report = _refused_in_stream(watch.error)
@@ -171,14 +173,9 @@ class Upstream:
         generation.opened(self._replica_id)
         return True
 
-    def _pass_on(self, whole: bytes) -> None:
-        generation = self._generation
-        generation.piece(whole, self._watch.tokens)
-        if generation.is_read_slowly and self.exchange is not None and self._resume is None:
-            self.exchange.pause()
-            self._wait_for_reader()
-
     def _wait_for_reader(self) -> None:
+        if self.exchange is not None:
+            self.exchange.pause()
         loop = asyncio.get_running_loop()
         self._resume = loop.call_later(_RESUME_CHECK_S, self._look_at_reader)
 
