@@ -51,7 +51,11 @@ class ReplicaAdmin(AnnouncedAdmin):
         ("Routing", {"fields": ("weight", "accelerator", "loaded_models", "gpu_memory_ratio")}),
         (
             "Limits",
-            {"fields": ("work_unit", "max_batch_size", "max_batch_tokens", "max_concurrency")},
+            {
+                "fields": ("work_unit", "max_batch_size", "max_batch_tokens", "max_concurrency"),
+                "description": "Concurrency is batches at once. Of a server of protocol openai it"
+                " bounds what the gateways learn: say as much as the server takes, 256 perhaps.",
+            },
         ),
         ("Life", {"fields": ("runtime", "started_at", "registered_at", "heartbeat_at")}),
     )

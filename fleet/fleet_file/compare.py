@@ -5,8 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from fleet import services
 from fleet.fleet_file.keys import demo_key
-from fleet.fleet_file.words import FleetFile, ModelWords
+from fleet.fleet_file.words import FleetFile, ModelWords, ReplicaWords
 from fleet.models import ApiKey, Model, ModelVersion, Replica, Tenant, TrafficSplit
 
 MODEL_WORDS = ("strategy", "slo_ms", "description")
@@ -20,7 +21,10 @@ REPLICA_WORDS = (
     "max_batch_size",
     "max_batch_tokens",
     "max_concurrency",
+    "loaded_models",
+    "gpu_memory_ratio",
 )
+MAY_TELL_ITSELF = ("loaded_models", "gpu_memory_ratio")  # compared only where the file says so
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -138,15 +142,13 @@ def _replicas(fleet: FleetFile) -> Iterator[Step]:
     for words in fleet.replicas:
         if words.is_local:
             continue
-        wanted = {"model": words.model, "version": words.version} | {
-            word: getattr(words, word) for word in REPLICA_WORDS
-        }
+        wanted = _wanted(words)
         replica = there.get(words.id)
         if replica is None:
             yield Step(verb="create", kind="replica", name=words.id, after=wanted)
             continue
         present = {"model": replica.version.model.name, "version": replica.version.name} | {
-            word: getattr(replica, word) for word in REPLICA_WORDS
+            word: getattr(replica, word) for word in REPLICA_WORDS if word in wanted
         }
         if present != wanted:
             changed = [word for word in wanted if present[word] != wanted[word]]
@@ -157,6 +159,17 @@ def _replicas(fleet: FleetFile) -> Iterator[Step]:
                 before={word: present[word] for word in changed},
                 after={word: wanted[word] for word in changed},
             )
+
+
+def _wanted(words: ReplicaWords) -> dict[str, Any]:
+    """What the row would say, without what the file leaves to the replica."""
+    said = {word: value for word in REPLICA_WORDS if (value := getattr(words, word)) is not None}
+    row = services.Registration(
+        replica_id=words.id, model=words.model, version=words.version, **said
+    ).row_fields()
+    return {"model": words.model, "version": words.version} | {
+        word: row[word] for word in REPLICA_WORDS if word in said or word not in MAY_TELL_ITSELF
+    }
 
 
 def _strangers(fleet: FleetFile) -> Iterator[Step]:

@@ -1,10 +1,11 @@
 """What a fleet file may say, checked where it is read: unknown words are refused by name."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import yaml
+from msgspec import Meta
 
 from engine.errors import InvalidInput
 from engine.types import Priority
@@ -31,14 +32,18 @@ class ModelWords(_Words, frozen=True):
 
 
 class ReplicaWords(_Words, frozen=True):
-    """A replica that `up` starts (with a runtime), or one that runs elsewhere (an address)."""
+    """A replica that `up` starts (with a runtime), or one that runs elsewhere (an address).
+
+    What is not said of one elsewhere is None: its runtime is nobody's business, how much runs
+    there at once depends on the protocol, and what is loaded there it may tell itself.
+    """
 
     id: str
     model: str
     version: str
     address: str | None = None
-    protocol: str = "batch"
-    runtime: str = "simulated"
+    protocol: Literal["batch", "openai"] = "batch"
+    runtime: str = ""  # of one that `up` starts: simulated, if not said
     speed: float = 1.0
     jitter: float | None = None
     seed: int | None = None
@@ -47,8 +52,15 @@ class ReplicaWords(_Words, frozen=True):
     work_unit: str = "tokens"
     max_batch_size: int = 32
     max_batch_tokens: int = 16_384
-    max_concurrency: int = 1
+    max_concurrency: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    loaded_models: list[str] | None = None
+    gpu_memory_ratio: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     options: list[str] = []  # further arguments of `manage.py replica`
+
+    def __post_init__(self) -> None:
+        if self.is_local:
+            msgspec.structs.force_setattr(self, "runtime", self.runtime or "simulated")
+            msgspec.structs.force_setattr(self, "max_concurrency", self.max_concurrency or 1)
 
     @property
     def is_local(self) -> bool:
@@ -123,7 +135,8 @@ def _check_names(path: Path, fleet: FleetFile) -> None:
     for replica in fleet.replicas:
         _require(path, "replica's model", replica.model, fleet.models)
         _require(path, "replica's version", replica.version, fleet.models[replica.model].versions)
-        _require(path, "replica's runtime", replica.runtime, RUNTIMES)
+        if replica.is_local:
+            _require(path, "replica's runtime", replica.runtime, RUNTIMES)
         if replica.id in seen:
             raise InvalidInput("file", str(path), f"names the replica {replica.id} twice")
         seen.add(replica.id)

@@ -13,12 +13,16 @@ from django.db import transaction
 from django.utils import timezone
 
 from engine.errors import InvalidInput, UnknownName
+from engine.types import Protocol
 from fleet.addresses import valid_address
 from fleet.events import Change, announce
 from fleet.models import Replica
 from fleet.services.catalog import ensure_version
 from fleet.services.writing import check, difference, facts
 
+# A batch replica runs one batch at a time. A server with continuous batching runs many, how many
+# is learned upwards from 16 (`engine/routing/ceiling.py`), and this is only the most (as vLLM's).
+DEFAULT_CONCURRENCY = {Protocol.BATCH.value: 1, Protocol.OPENAI.value: 256}
 MEMORY_STEP = 0.05  # coarser than the sensor, or each heartbeat would reload every gateway
 
 
@@ -37,7 +41,7 @@ class Registration:
     work_unit: str = "tokens"
     max_batch_size: int = 32
     max_batch_tokens: int = 16_384
-    max_concurrency: int = 1
+    max_concurrency: int | None = None  # None: what suits the protocol
     loaded_models: list[str] = field(default_factory=list)
     gpu_memory_ratio: float | None = None
     started_at: datetime | None = None
@@ -56,7 +60,11 @@ class Registration:
             "work_unit": self.work_unit,
             "max_batch_size": self.max_batch_size,
             "max_batch_tokens": self.max_batch_tokens,
-            "max_concurrency": self.max_concurrency,
+            "max_concurrency": (
+                DEFAULT_CONCURRENCY.get(self.protocol, 1)
+                if self.max_concurrency is None
+                else self.max_concurrency
+            ),
             "loaded_models": sorted(self.loaded_models),
             "gpu_memory_ratio": memory,
         }

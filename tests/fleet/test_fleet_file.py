@@ -70,6 +70,45 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.django_db
+def test_an_openai_server_in_a_file_gets_what_suits_it_and_keeps_what_it_tells(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, FLEET)
+    assert "simulated" not in run("replicas", "apply", path, "--dry-run")
+    run("replicas", "apply", path)
+    replica = Replica.objects.get(pk="remote")
+    assert (replica.runtime, replica.max_concurrency) == ("", 256)
+    Replica.objects.update(gpu_memory_ratio=0.5, loaded_models=["meta/llama"])
+    assert "as the file says" in run("replicas", "apply", path)
+    said = ", maxConcurrency: 64, loadedModels: [llama-8b], gpuMemoryRatio: 0.71}"
+    path.write_text(FLEET.replace("protocol: openai}", "protocol: openai" + said))
+    told = run("replicas", "apply", path, "--dry-run")
+    for change in (
+        "max_concurrency: 256 -> 64",
+        "loaded_models: ['meta/llama'] -> ['llama-8b']",
+        "gpu_memory_ratio: 0.5 -> 0.7",
+    ):
+        assert change in told
+    run("replicas", "apply", path)
+    replica.refresh_from_db()
+    assert (replica.max_concurrency, replica.gpu_memory_ratio) == (64, 0.7)
+    assert replica.loaded_models == ["llama-8b"]
+    assert "as the file says" in run("replicas", "apply", path)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("protocol", "at_once"), [("openai", 256), ("batch", 1)])
+def test_how_much_runs_at_once_if_nobody_says_depends_on_the_protocol(
+    protocol: str, at_once: int
+) -> None:
+    words = ("--model", "llama", "--model-version", "v1", "--address", "http://10.0.0.9:8000")
+    run("replicas", "register", "vllm", *words, "--protocol", protocol)
+    assert Replica.objects.get().max_concurrency == at_once
+    run("replicas", "register", "vllm", *words, "--protocol", protocol, "--max-concurrency", "8")
+    assert Replica.objects.get().max_concurrency == 8
+
+
+@pytest.mark.django_db
 def test_pruning_removes_what_the_file_does_not_name_and_nothing_of_other_models(
     tmp_path: Path,
 ) -> None:
@@ -114,6 +153,8 @@ def test_a_step_that_is_refused_undoes_the_steps_before_it(tmp_path: Path) -> No
         ("version: v1}", "version: v7}", "'v7'"),
         ("{id: local", "{id: remote", "twice"),
         ("{id: local", "{runtime: quantum, id: local", "'quantum'"),
+        ("protocol: openai", "protocol: grpc", "grpc"),
+        ("protocol: openai", "protocol: openai, maxConcurrency: 0", "maxConcurrency"),
         ("requestsPerMinute: 60", "requestsPerMinute: many", "requestsPerMinute"),
         ("models:", "models: [", "not YAML"),
     ],

@@ -57,7 +57,12 @@ class RegistrationSerializer(StrictSerializer):
     maxBatchSize = count_field(source="max_batch_size", max_value=4096, required=False, default=32)
     maxBatchTokens = count_field(source="max_batch_tokens", required=False, default=16_384)
     maxConcurrency = count_field(
-        source="max_concurrency", max_value=65_536, required=False, default=1
+        source="max_concurrency",
+        max_value=65_536,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="batches at once (1); of an OpenAI server the most that is learned (256)",
     )
     loadedModels = serializers.ListField(
         source="loaded_models",

@@ -40,7 +40,11 @@ class Command(FleetCommand):
         parser.add_argument("--accelerator", default="")
         parser.add_argument("--max-batch-size", type=int, default=32)
         parser.add_argument("--max-batch-tokens", type=int, default=16_384)
-        parser.add_argument("--max-concurrency", type=int, default=16, help="streams at once (16)")
+        parser.add_argument(
+            "--max-concurrency",
+            type=int,
+            help="batches at once (1); of an OpenAI server the most that is learned (256)",
+        )
         parser.add_argument("--reason", default="", help="kept in the history")
 
     def do_register(self, id: str, model_version: str, reason: str, **options: Any) -> None:  # noqa: A002
