@@ -25,7 +25,7 @@ from engine.clock import Clock
 from engine.errors import InvalidInput, Refusal
 from engine.outcomes import Outcome
 from engine.rollout.evidence import WindowRecord
-from engine.scheduling import admit, configure, describe, dispatch, quoting, settle
+from engine.scheduling import admit, configure, describe, dispatch, judging, quoting, settle
 from engine.scheduling import explain as explaining
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.retry import retry_or_fail
@@ -128,7 +128,7 @@ class Scheduler:
         now_ms = state.clock.now_ms()
         del state.attempts[lease_id]
         settle.observe(state, attempt, report, now_ms)
-        settle.judge(state, attempt, report, now_ms)
+        judging.judge(state, attempt, report, now_ms)
         execution_ms = report.execution_ms
         if execution_ms is None:
             execution_ms = now_ms - attempt.started_ms

@@ -16,6 +16,7 @@ from engine.routing.replica_state import ReplicaState
 from engine.routing.router import RouteDecision, Router, Rule
 from engine.scheduling.device_of import device_of, places_of
 from engine.scheduling.pool_config import PoolConfig
+from engine.scheduling.stream_yardstick import StreamYardstick
 from engine.scheduling.streams import OutputLength, StreamTiming, stream_work
 from engine.scheduling.ticket import Ticket
 from engine.stats.sampled import SampledRates
@@ -35,6 +36,7 @@ class Pool:
         "_fastest",
         "_fastest_at_ms",
         "_priors",
+        "_yardsticks",
         "batch_sizes",
         "batches",
         "config",
@@ -86,6 +88,7 @@ class Pool:
         self.costs: dict[str, CostModel] = {}
         self.devices: dict[str, Device] = {}
         self._priors: dict[str, SharedPrior] = {}
+        self._yardsticks: dict[str, StreamYardstick] = {}
         self._fastest: CostModel | None = None
         self._fastest_at_ms = 0.0
         self.wake_ms: float | None = None
@@ -173,6 +176,13 @@ class Pool:
     def reference_ms(self, spec: ReplicaSpec, work: float, count: int, longest: float) -> float:
         """What this version costs on that class of hardware: the yardstick of the evidence."""
         return self._prior_of(spec).predict_ms(work, count, longest)
+
+    def yardstick(self, spec: ReplicaSpec) -> StreamYardstick:
+        """What a stream of this version takes on that class of hardware."""
+        found = self._yardsticks.get(spec.accelerator)
+        if found is None:
+            found = self._yardsticks[spec.accelerator] = StreamYardstick()
+        return found
 
     def expected_wait_ms(self, now_ms: float) -> tuple[float, float]:
         """How long a newcomer waits before its batch leaves, and the deviation of its finish.

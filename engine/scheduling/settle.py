@@ -164,59 +164,12 @@ def _learn_stream(attempt: Attempt, report: LeaseReport, elapsed_ms: float, now_
     attempt.work = attempt.longest = stream_work(prompt, item.completion_tokens)
     pool.outputs.observe(item.completion_tokens, now_ms)
     timing = pool.timings.get(attempt.lease.replica_id)
-    if timing is not None and report.first_byte_ms is not None:
-        timing.observe(report.first_byte_ms, elapsed_ms, item.completion_tokens, now_ms)
-
-
-def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) -> None:
-    """Count this attempt as evidence for its arm, once per member that had a stake in it.
-
-    Execution time is divided by what the *baseline's* cost model predicts for that batch on
-    that class of hardware: a slower canary must not become its own yardstick.
-    """
-    pool = attempt.pool
-    spec = attempt.lease.replica.spec
-    split = state.snapshot.models[pool.model].split if pool.model in state.snapshot.models else None
-    yardstick = pool
-    if split is not None:
-        yardstick = state.pools.get((pool.model, split.baseline), pool)
-    predicted_ms = yardstick.reference_ms(spec, attempt.work, attempt.items, attempt.longest)
-    execution_ms = report.execution_ms
-    if execution_ms is None:
-        execution_ms = now_ms - attempt.started_ms
-    warm = replica_is_warm(state, attempt)
-    items = report.items
-    evidence = state.evidence
-    for index, member in enumerate(attempt.members):
-        if not member.judged or member.state == DONE:
-            continue
-        outcome = report.outcome if items is None else items[index].outcome
-        if outcome is Outcome.SUCCESS:
-            item = None if items is None else items[index]
-            evidence.served(
-                pool.model,
-                pool.version,
-                member.arm,
-                execution_ms if warm else None,
-                predicted_ms,
-                now_ms - member.arrived_ms,
-                now_ms <= member.request.deadline_ms,
-                0 if item is None else item.prompt_tokens,
-                0 if item is None else item.completion_tokens,
-                now_ms,
-            )
-        elif outcome is Outcome.FAULT:
-            evidence.fault(pool.model, pool.version, member.arm, now_ms)
-        elif outcome is Outcome.CLIENT_ERROR:
-            evidence.client_error(pool.model, pool.version, member.arm, now_ms)
-    evidence.batch(
-        pool.model, pool.version, attempt.members[0].arm, attempt.items, now_ms, execution_ms
-    )
-
-
-def replica_is_warm(state: State, attempt: Attempt) -> bool:
-    """Whether this replica is old enough for its timings to be evidence."""
-    return attempt.lease.replica.age_ms(state.clock.now_ms()) >= state.config.warm_up_ms
+    first_ms = report.first_byte_ms
+    if timing is not None and first_ms is not None:
+        tokens = item.completion_tokens
+        timing.observe(first_ms, elapsed_ms, tokens, now_ms)
+        spec = attempt.lease.replica.spec
+        pool.yardstick(spec).observe(prompt, first_ms, elapsed_ms, tokens, now_ms)
 
 
 def upstream_refusal(

@@ -1,0 +1,77 @@
+"""What an attempt says of its arm, for the judge of rollouts."""
+
+from __future__ import annotations
+
+from engine.actions import LeaseReport
+from engine.outcomes import Outcome
+from engine.scheduling.attempt import Attempt
+from engine.scheduling.state import State
+from engine.scheduling.stream_yardstick import StreamYardstick
+from engine.scheduling.ticket import DONE
+
+
+def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) -> None:
+    """Count this attempt as evidence for its arm, once per member that had a stake in it.
+
+    Execution time is divided by what the *baseline's* cost model predicts for that batch on
+    that class of hardware: a slower canary must not become its own yardstick. A stream is
+    measured by its first token and its pace instead, see `stream_yardstick`.
+    """
+    pool = attempt.pool
+    spec = attempt.lease.replica.spec
+    split = state.snapshot.models[pool.model].split if pool.model in state.snapshot.models else None
+    yardstick = pool
+    if split is not None:
+        yardstick = state.pools.get((pool.model, split.baseline), pool)
+    predicted_ms = yardstick.reference_ms(spec, attempt.work, attempt.items, attempt.longest)
+    execution_ms = report.execution_ms
+    if execution_ms is None:
+        execution_ms = now_ms - attempt.started_ms
+    busy_ms = execution_ms
+    if report.first_byte_ms is not None:
+        slowness = _stream_slowness(attempt, report, yardstick.yardstick(spec), now_ms)
+        if slowness is not None:
+            execution_ms, predicted_ms = slowness, 1.0
+    warm = replica_is_warm(state, attempt)
+    items = report.items
+    evidence = state.evidence
+    for index, member in enumerate(attempt.members):
+        if not member.judged or member.state == DONE:
+            continue
+        outcome = report.outcome if items is None else items[index].outcome
+        if outcome is Outcome.SUCCESS:
+            item = None if items is None else items[index]
+            evidence.served(
+                pool.model,
+                pool.version,
+                member.arm,
+                execution_ms if warm else None,
+                predicted_ms,
+                now_ms - member.arrived_ms,
+                now_ms <= member.request.deadline_ms,
+                0 if item is None else item.prompt_tokens,
+                0 if item is None else item.completion_tokens,
+                now_ms,
+            )
+        elif outcome is Outcome.FAULT:
+            evidence.fault(pool.model, pool.version, member.arm, now_ms)
+        elif outcome is Outcome.CLIENT_ERROR:
+            evidence.client_error(pool.model, pool.version, member.arm, now_ms)
+    evidence.batch(pool.model, pool.version, attempt.members[0].arm, attempt.items, now_ms, busy_ms)
+
+
+def _stream_slowness(
+    attempt: Attempt, report: LeaseReport, yardstick: StreamYardstick, now_ms: float
+) -> float | None:
+    """How much slower than the baseline's this stream was; None where it was none."""
+    if report.first_byte_ms is None or report.items is None:
+        return None
+    item = report.items[0]
+    prompt = item.prompt_tokens or attempt.members[0].request.prompt_tokens
+    elapsed_ms = now_ms - attempt.started_ms
+    return yardstick.slowness(prompt, report.first_byte_ms, elapsed_ms, item.completion_tokens)
+
+
+def replica_is_warm(state: State, attempt: Attempt) -> bool:
+    """Whether this replica is old enough for its timings to be evidence."""
+    return attempt.lease.replica.age_ms(state.clock.now_ms()) >= state.config.warm_up_ms
