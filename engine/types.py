@@ -179,6 +179,10 @@ class TenantSpec:
             value = getattr(self, name)
             if value is not None:
                 require_positive(name, value)
+        for what in ("requests", "tokens"):
+            burst = getattr(self, f"{what}_burst")
+            if burst is not None and getattr(self, f"{what}_per_s") is None:
+                raise InvalidInput(f"{what}_burst", burst, f"needs {what}_per_s: it never refills")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -60,6 +60,13 @@ class ReplicaAdmin(AnnouncedAdmin):
         ("Life", {"fields": ("runtime", "started_at", "registered_at", "heartbeat_at")}),
     )
 
+    def save_model(
+        self, request: HttpRequest, obj: Any, form: forms.ModelForm, change: bool
+    ) -> None:
+        if "draining" in form.changed_data:
+            obj.drain_ordered = obj.draining
+        super().save_model(request, obj, form, change)
+
     def model_name(self, row: Any) -> str:
         return str(row.version.model.name)
 

@@ -14,6 +14,9 @@ class Replica(models.Model):
 
     `heartbeat_at` is None for one that was written down: nobody expects it to report, and
     the sweep leaves it alone. Health is not stored here: each gateway probes for itself.
+
+    `draining` is what gateways heed, whoever asked for it. `drain_ordered` is an operator's
+    wish: it outlives the replica's restarts, whose own drain ends with the process.
     """
 
     replica_id = models.CharField(max_length=128, primary_key=True, validators=[valid_name])
@@ -36,6 +39,7 @@ class Replica(models.Model):
     max_batch_tokens = models.PositiveIntegerField(default=16_384)
     max_concurrency = models.PositiveIntegerField(default=1)
     draining = models.BooleanField(default=False)
+    drain_ordered = models.BooleanField(default=False, db_default=False, editable=False)
     loaded_models = models.JSONField(default=list, blank=True)
     gpu_memory_ratio = models.FloatField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)

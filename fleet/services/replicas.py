@@ -2,8 +2,9 @@
 
 Registering is an idempotent upsert and is the heartbeat too: the same words every few
 seconds write one timestamp and announce nothing. What an operator decided (draining) is
-never undone by a heartbeat; what the replica knows (address, limits) is never kept from
-the operator's last look. A version that nobody knows yet is created, without traffic.
+never undone by a heartbeat or a restart; what the replica knows (address, limits) is never
+kept from the operator's last look. A version that nobody knows yet is created, without
+traffic.
 """
 
 from dataclasses import dataclass, field
@@ -99,7 +100,7 @@ def register_replica(
         if registration.started_at is not None:
             _note_start(replica, registration.started_at)
         if registration.draining is not None:
-            replica.draining = registration.draining
+            replica.draining = registration.draining or replica.drain_ordered
         after = facts(replica)
         was, became = difference(before, after)
         if is_new or became:
@@ -155,9 +156,10 @@ def remove_replica(replica_id: str, *, actor: str, reason: str = "") -> None:
 @transaction.atomic
 def _set_draining(replica_id: str, draining: bool, actor: str, reason: str) -> Replica:
     replica = _locked(replica_id)
-    if replica.draining != draining:
-        replica.draining = draining
-        replica.save(update_fields=["draining"])
+    if (replica.draining, replica.drain_ordered) != (draining, draining):
+        was = replica.draining
+        replica.draining = replica.drain_ordered = draining
+        replica.save(update_fields=["draining", "drain_ordered"])
         announce(
             Change(
                 action="replica.drained" if draining else "replica.undrained",
@@ -166,7 +168,7 @@ def _set_draining(replica_id: str, draining: bool, actor: str, reason: str) -> R
                 model=replica.version.model.name,
                 actor=actor,
                 reason=reason,
-                before={"draining": not draining},
+                before={"draining": was},
                 after={"draining": draining},
             )
         )

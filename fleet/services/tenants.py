@@ -28,6 +28,7 @@ def create_tenant(name: str, *, actor: str, reason: str = "", **limits: Any) -> 
     """Create a tenant. A limit that is None, or not given, does not apply."""
     _require_known(limits)
     tenant = Tenant(name=name, **limits)
+    _require_rates(tenant)
     check(tenant)
     tenant.save()
     announce(
@@ -50,6 +51,7 @@ def update_tenant(tenant: Tenant, *, actor: str, reason: str = "", **limits: Any
     before = facts(tenant)
     for name, value in limits.items():
         setattr(tenant, name, value)
+    _require_rates(tenant)
     check(tenant)
     was, became = difference(before, facts(tenant))
     if became:
@@ -85,6 +87,14 @@ def remove_tenant(tenant: Tenant, *, actor: str, reason: str = "") -> None:
             details={"keys": keys},
         )
     )
+
+
+def _require_rates(tenant: Tenant) -> None:
+    """The table has the same rule; here the fault is told with the field's name."""
+    for what in ("requests", "tokens"):
+        burst = getattr(tenant, f"{what}_burst")
+        if burst is not None and getattr(tenant, f"{what}_per_minute") is None:
+            raise InvalidInput(f"{what}_burst", burst, f"needs {what} per minute")
 
 
 def _require_known(limits: dict[str, Any]) -> None:

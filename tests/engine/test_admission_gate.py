@@ -12,7 +12,7 @@ from engine.admission.headroom_limit import HeadroomConfig
 from engine.admission.permit import Permit, Reservation
 from engine.admission.priority import ceiling
 from engine.admission.quote import make_quote
-from engine.errors import BrokenInvariant, Refusal, RefusalCode
+from engine.errors import BrokenInvariant, InvalidInput, Refusal, RefusalCode
 from engine.types import ModelSpec, Priority, TenantSpec
 
 MODELS = {"m": ModelSpec(model="m", versions=frozenset({"v1"}), slo_ms=1000.0)}
@@ -133,6 +133,12 @@ class TestQuotas:
                 permit.ignore(0, 0.0)
             else:
                 permit.drop(900.0, 0, 0.0)
+
+    @pytest.mark.parametrize("what", ["requests", "tokens"])
+    def test_a_burst_that_would_never_refill_is_refused_by_name(self, what: str) -> None:
+        with pytest.raises(InvalidInput, match=f"{what}_burst") as refused:
+            TenantSpec(tenant="acme", **{f"{what}_burst": 5.0})
+        assert refused.value.field == f"{what}_burst"
 
     def test_a_need_above_the_burst_is_an_invalid_request_and_promises_no_wait(self) -> None:
         gate = gate_of(TenantSpec(tenant="acme", tokens_per_s=10.0, tokens_burst=100))

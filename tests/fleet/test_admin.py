@@ -209,6 +209,9 @@ def test_an_address_outside_the_networks_is_an_error_in_the_form(boss: Client, f
     assert boss.post(url, form).status_code == 302
     replica.refresh_from_db()
     assert replica.address == "http://127.0.0.1:2"
+    assert boss.post(url, form | {"draining": "on"}).status_code == 302
+    replica.refresh_from_db()
+    assert replica.drain_ordered, "a drain ordered in the form outlives a restart too"
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,35 @@ def test_a_heartbeat_does_not_undo_an_operators_drain(changes: list[events.Chang
     assert not Replica.objects.get().draining
 
 
+def test_a_restart_of_the_replica_does_not_undo_an_operators_drain() -> None:
+    services.register_replica(registration(draining=False), actor="fleet")
+    services.drain_replica("r1", actor="ada", reason="maintenance")
+    services.register_replica(registration(draining=True), actor="fleet")  # it leaves
+    services.register_replica(registration(draining=False), actor="fleet")  # and is back
+    assert Replica.objects.get().draining
+    services.undrain_replica("r1", actor="ada")
+    assert not Replica.objects.get().draining
+
+
+def test_a_drain_of_the_replicas_own_ends_with_its_restart() -> None:
+    services.register_replica(registration(draining=True), actor="fleet")
+    assert Replica.objects.get().draining
+    services.register_replica(registration(draining=False), actor="fleet")
+    assert not Replica.objects.get().draining
+
+
+@pytest.mark.parametrize("what", ["requests", "tokens"])
+def test_a_burst_without_a_rate_is_refused_by_the_fields_name(what: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        services.create_tenant("acme", actor="ada", **{f"{what}_burst": 5})
+    assert refused.value.field == f"{what}_burst"
+    tenant = services.create_tenant("acme", actor="ada", **{f"{what}_per_minute": 60})
+    services.update_tenant(tenant, actor="ada", **{f"{what}_burst": 5})
+    with pytest.raises(InvalidInput) as refused:
+        services.update_tenant(tenant, actor="ada", **{f"{what}_per_minute": None})
+    assert refused.value.field == f"{what}_burst"
+
+
 def test_draining_a_replica_that_nobody_knows_says_which_are_known() -> None:
     services.register_replica(registration(), actor="fleet")
     with pytest.raises(UnknownName, match="known: r1"):
