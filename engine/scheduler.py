@@ -160,6 +160,8 @@ class Scheduler:
             dispatch.abort(state, rival, Outcome.CANCELLED, "the other attempt answered first")
         attempt.pool.former.on_finished(answered, now_ms)
         state.dirty[attempt.pool] = None
+        if attempt.lease.replica.shared is not None:
+            state.freed(attempt.lease.replica_id, attempt.pool)
 
     def _attempt(self, lease_id: int) -> Attempt:
         attempt = self._state.attempts.get(lease_id)

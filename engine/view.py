@@ -113,6 +113,8 @@ class ReplicaView(TypedDict):
     status: str  # healthy | degraded | down | draining | unknown
     inFlight: int
     ceiling: int
+    loadedModels: list[str]
+    gpuMemoryRatio: float | None
     score: float | None
     latencyMs: float | None
     p95Ms: float | None

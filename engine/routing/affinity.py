@@ -149,12 +149,13 @@ class Affinity:
                 continue
             loaded = state.loaded_models
             is_warm = model is None or not loaded or model in loaded
+            ours = state.in_flight + state.elsewhere
             if state.slot < 0:
-                if is_warm and model is not None and state.in_flight >= state.ceiling:
+                if is_warm and model is not None and ours >= state.ceiling:
                     found.warm_is_full = True
                 continue
-            others = max(state.queued - state.in_flight, 0)  # a queue we cannot have made
-            load = state.in_flight + others + 1
+            others = max(state.queued - ours, 0)  # a queue we cannot have made
+            load = ours + others + 1
             within = load <= max(1.0, bound * state.weight / roster.mean_weight)
             if not is_warm:
                 found.cold.append((position, state))

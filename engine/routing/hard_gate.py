@@ -30,7 +30,7 @@ def why_not(replica: ReplicaState, now_ms: float) -> WhyNot | None:
             return reason
     if now_ms < replica.busy.until_ms:
         return WhyNot.BACKPRESSURE
-    if replica.in_flight >= replica.ceiling:
+    if replica.in_flight + replica.elsewhere >= replica.ceiling:
         return WhyNot.CEILING
     return None
 

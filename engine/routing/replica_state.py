@@ -25,6 +25,7 @@ from engine.routing.panic import PanicPace
 from engine.routing.peak_ewma import PeakEwma
 from engine.routing.process import Process
 from engine.routing.replica_config import DEFAULT_CONFIG, ReplicaConfig
+from engine.routing.shared_places import SharedPlaces
 from engine.routing.silence import Silence
 from engine.routing.slow_start import SlowStart
 from engine.routing.surroundings import Alone, Surroundings
@@ -46,6 +47,7 @@ class ReplicaState:
         "busy",
         "ceiling",
         "config",
+        "elsewhere",
         "gpu_memory_ratio",
         "health",
         "in_flight",
@@ -57,6 +59,7 @@ class ReplicaState:
         "ready",
         "recent",
         "replica_id",
+        "shared",
         "slot",
         "slow_start",
         "spec",
@@ -77,6 +80,8 @@ class ReplicaState:
         self.replica_id = spec.replica_id
         self.weight = spec.weight
         self.in_flight = 0
+        self.shared: SharedPlaces | None = None  # where the process serves several models
+        self.elsewhere = 0  # leases of its other models
         self.queued = 0  # as the replica itself reported
         self.ready = True  # until a probe says otherwise
         self.batches = 0
@@ -118,9 +123,9 @@ class ReplicaState:
 
     def score(self, now_ms: float) -> float:
         """Expected wait for one more: `(in flight + queued + 1) x latency / weight`."""
-        in_flight = self.in_flight
+        in_flight = self.in_flight + self.elsewhere
         latency_ms = self.latency.value_ms
-        if latency_ms is None or in_flight == 0:
+        if latency_ms is None or self.in_flight == 0:
             latency_ms = self.latency.read_ms(self.surroundings.median_ms, True, now_ms)
         return (in_flight + self.queued + 1) * latency_ms / self.weight
 
@@ -128,7 +133,8 @@ class ReplicaState:
         """Load weighted by inverse health, which a resident `model` raises."""
         self.healthy(now_ms)
         rank = self.health.rank(model is not None and model in self.loaded_models)
-        return (self.in_flight + self.queued + 1) / (self.weight * max(rank, 0.05))
+        in_flight = self.in_flight + self.elsewhere
+        return (in_flight + self.queued + 1) / (self.weight * max(rank, 0.05))
 
     def healthy(self, now_ms: float) -> float:
         """The health score, refreshed where it is stale."""
@@ -141,7 +147,7 @@ class ReplicaState:
             latency_ms=self.latency.typical_ms,
             median_ms=self.surroundings.median_ms,
             gpu_memory_ratio=self.gpu_memory_ratio,
-            occupied_ratio=self.in_flight / self.ceiling,
+            occupied_ratio=(self.in_flight + self.elsewhere) / self.ceiling,
         )
 
     def error_ratio(self, now_ms: float) -> float | None:
@@ -161,15 +167,17 @@ class ReplicaState:
     def acquire(self, now_ms: float) -> Lease:
         """Take a place. The caller has asked `why_not`, or was handed it by a router."""
         in_flight = self.in_flight + 1
-        if in_flight > self.ceiling:
+        if in_flight + self.elsewhere > self.ceiling:
             raise BrokenInvariant(f"{self.replica_id} is at its ceiling of {self.ceiling}")
         self.in_flight = in_flight
+        if self.shared is not None:
+            self.shared.taken(self, now_ms)
         surroundings = self.surroundings
         surroundings.in_flight += 1
         breaker = self.breaker
         closed = breaker.state is BreakerState.CLOSED
         lease = Lease(self, breaker.generation, not closed and breaker.take(), now_ms)
-        if in_flight >= self.ceiling or not closed:
+        if in_flight + self.elsewhere >= self.ceiling or not closed:
             surroundings.changed(self, now_ms)
         return lease
 
@@ -179,6 +187,8 @@ class ReplicaState:
         """A lease ended: free its place and learn from it. Called by the lease, once."""
         in_flight = self.in_flight
         self.in_flight = in_flight - 1
+        if self.shared is not None:
+            self.shared.given_back(self, now_ms)
         surroundings = self.surroundings
         surroundings.in_flight -= 1
         breaker = self.breaker
@@ -210,7 +220,7 @@ class ReplicaState:
             self.slot < 0
             or state is not BreakerState.CLOSED
             or breaker.state is not BreakerState.CLOSED
-            or self.in_flight >= self.ceiling
+            or self.in_flight + self.elsewhere >= self.ceiling
         ):
             surroundings.changed(self, now_ms)
 

@@ -17,6 +17,7 @@ from engine.routing.replica_state import ReplicaState
 from engine.routing.router import Router
 from engine.scheduling.foresee import fleets, foresee
 from engine.scheduling.pool import Pool
+from engine.scheduling.seats import Seats, take_seats, warm
 from engine.scheduling.settle import refuse_ticket
 from engine.scheduling.state import PoolKey, State
 from engine.scheduling.ticket import Ticket
@@ -32,6 +33,7 @@ def apply(state: State, snapshot: FleetSnapshot) -> None:
     state.gate.set_models(snapshot.models, now_ms)
     by_pool: dict[PoolKey, list[ReplicaState]] = {}
     replicas: dict[str, ReplicaState] = {}
+    all_seats: dict[str, Seats] = {}
     for replica_id, spec in snapshot.replicas.items():
         known = state.replicas.get(replica_id)
         if known is None:
@@ -40,7 +42,14 @@ def apply(state: State, snapshot: FleetSnapshot) -> None:
             known.update(spec, now_ms)
         replicas[replica_id] = known
         by_pool.setdefault((spec.model, spec.version), []).append(known)
+        before_seats = state.seats.get(replica_id, {})
+        seats = take_seats(known, before_seats, snapshot.models, state.rng, now_ms)
+        if seats:
+            all_seats[replica_id] = seats
+            for key, seat in seats.items():
+                by_pool.setdefault(key, []).append(seat)
     state.replicas = replicas
+    state.seats = all_seats
     for model in snapshot.models.values():
         for version in model.versions:
             key = (model.model, version)
@@ -74,20 +83,22 @@ def replica_reported(
     if replica is None:
         return
     now_ms = state.clock.now_ms()
-    replica.report(
-        now_ms,
-        ready=ready,
-        max_concurrency=max_concurrency,
-        queued=queued,
-        gpu_memory_ratio=gpu_memory_ratio,
-        loaded_models=loaded_models,
-    )
-    pool = state.pools.get((replica.spec.model, replica.spec.version))
-    if pool is None:
-        return
-    if max_batch_size is not None:
-        pool.limit_batch(replica.spec, max_batch_size, now_ms)
-    state.dirty[pool] = None
+    loaded = None if loaded_models is None else warm(loaded_models)
+    for seat in (replica, *state.seats.get(replica_id, {}).values()):
+        seat.report(
+            now_ms,
+            ready=ready,
+            max_concurrency=max_concurrency,
+            queued=queued,
+            gpu_memory_ratio=gpu_memory_ratio,
+            loaded_models=loaded,
+        )
+        pool = state.pools.get((seat.spec.model, seat.spec.version))
+        if pool is None:
+            continue
+        if max_batch_size is not None:
+            pool.limit_batch(seat.spec, max_batch_size, now_ms)
+        state.dirty[pool] = None
 
 
 def _new_pool(state: State, key: PoolKey, now_ms: float) -> Pool:

@@ -96,7 +96,7 @@ def _version(state: State, spec: ModelSpec, version: str, now_ms: float) -> Vers
     elif split is not None and version == split.canary:
         arm = Arm.CANARY
         share = 0.0 if split.shadow else split.canary_ratio
-    replicas = [state.replicas[r] for r in pool.devices if r in state.replicas]
+    replicas = list(pool.router.roster.by_id.values())
     latency = pool.latency.merged(now_ms)
     ratios = [r for r in (replica.error_ratio(now_ms) for replica in replicas) if r is not None]
     return {

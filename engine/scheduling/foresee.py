@@ -12,6 +12,7 @@ A version that has run nothing yet adds places and no rate.
 
 from __future__ import annotations
 
+from engine.scheduling.seats import served_by
 from engine.scheduling.state import State
 from engine.types import FleetSnapshot, ModelSpec, Protocol, ReplicaSpec
 
@@ -25,8 +26,9 @@ def fleets(snapshot: FleetSnapshot) -> dict[str, Fleet]:
     found: dict[str, Fleet] = {}
     for spec in snapshot.replicas.values():
         if not spec.draining:
-            shape = (spec.version, spec.max_batch_size, spec.max_concurrency, spec.accelerator)
-            found.setdefault(spec.model, {})[spec.replica_id] = shape
+            for model, version in ((spec.model, spec.version), *served_by(spec, snapshot.models)):
+                shape = (version, spec.max_batch_size, spec.max_concurrency, spec.accelerator)
+                found.setdefault(model, {})[spec.replica_id] = shape
     return found
 
 
@@ -38,8 +40,8 @@ def foresee(state: State, model: ModelSpec, now_ms: float) -> None:
     for version in model.versions:
         pool = state.pools[(model.model, version)]
         at_once = 0
-        for replica_id in pool.devices:
-            spec = state.replicas[replica_id].spec
+        for seat in pool.router.roster.by_id.values():
+            spec = seat.spec
             if not spec.draining:
                 at_once += spec.max_concurrency
                 places += spec.max_concurrency * _places(spec)

@@ -15,13 +15,13 @@ from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import RouteDecision, Router, Rule
 from engine.scheduling.device_of import device_of, places_of
+from engine.scheduling.placing import place_batch, place_one
 from engine.scheduling.pool_config import PoolConfig
 from engine.scheduling.stream_yardstick import StreamYardstick
 from engine.scheduling.streams import OutputLength, StreamTiming, stream_work
-from engine.scheduling.ticket import Ticket
 from engine.stats.sampled import SampledRates
 from engine.stats.window import RotatingHistogram
-from engine.types import FlushReason, Protocol, ReplicaSpec, Request, RequestType, Strategy
+from engine.types import FlushReason, Protocol, ReplicaSpec, Request, Strategy
 
 __all__ = ["Pool", "PoolConfig"]
 
@@ -243,55 +243,15 @@ class Pool:
             plan = former.form(device, now_ms)
             if isinstance(plan, BatchPlan):
                 if self.per_request:
-                    return self._place(plan, route, now_ms)
+                    return place_one(self, plan, route, now_ms)
+                if route.rule is not Rule.PROBE:
+                    return place_batch(self, plan, route, now_ms)
                 return state, plan, route
             if isinstance(plan, Wait):
                 self.wait_ms = plan.until_ms
                 return None
             declined = (*declined, replica_id)
         return None
-
-    def _place(
-        self, plan: BatchPlan, route: RouteDecision, now_ms: float
-    ) -> tuple[ReplicaState, BatchPlan, RouteDecision]:
-        """Give a single request the replica that its session, prefix or kind prefers.
-
-        The preference is dropped where it would miss the deadline that `route` can meet.
-        """
-        member = plan.members[0]
-        assert isinstance(member, Ticket)
-        request = member.request
-        key = request.session_key or request.prefix_key
-        if request.request_type is RequestType.UPDATE:
-            strategy = Strategy.LEAST_LOADED
-        elif key is not None and self.strategy is Strategy.PEAK_EWMA:
-            strategy = Strategy.AFFINITY
-        else:
-            strategy = self.strategy
-        if strategy is self.strategy and key is None and not member.tried:
-            return route.replica, plan, route
-        better = self.router.pick(
-            now_ms,
-            tried=member.tried,
-            key=key,
-            strategy=strategy,
-            request_type=request.request_type,
-            priority=request.priority,
-            within_ms=member.deadline_ms - now_ms,
-        )
-        if better is not None and better.replica is not route.replica:
-            cost = self.costs[better.replica.spec.replica_id]
-            predicted_ms = cost.predict_ms(member.work, member.items, member.work)
-            if now_ms + predicted_ms <= member.deadline_ms:
-                moved = BatchPlan(
-                    members=plan.members,
-                    predicted_ms=predicted_ms,
-                    margin_ms=plan.margin_ms,
-                    reason=plan.reason,
-                    numbers=plan.numbers,
-                )
-                return better.replica, moved, better
-        return route.replica, plan, route
 
     def count_batch(self, plan: BatchPlan) -> None:
         self.batches += 1

@@ -20,6 +20,7 @@ from engine.routing.router import RouterConfig
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.ledger import Ledger
 from engine.scheduling.pool import Pool, PoolConfig
+from engine.scheduling.seats import Seats
 from engine.scheduling.ticket import DONE, Ticket
 from engine.types import FleetSnapshot, Request
 from engine.view import EventView
@@ -95,6 +96,7 @@ class State:
         "recent",
         "replicas",
         "rng",
+        "seats",
         "snapshot",
         "wakes",
     )
@@ -111,6 +113,7 @@ class State:
         self.budget = RetryBudget()
         self.pools: dict[PoolKey, Pool] = {}
         self.replicas: dict[str, ReplicaState] = {}
+        self.seats: dict[str, Seats] = {}  # of replicas that serve more than one model
         self.live: dict[str, Ticket] = {}
         self.recent: OrderedDict[str, Ticket | Refused] = OrderedDict()
         self.attempts: dict[int, Attempt] = {}
@@ -132,6 +135,21 @@ class State:
             oldest = recent.popitem(last=False)[1]
             if isinstance(oldest, Ticket) and oldest.state == DONE:
                 oldest.history.clear()  # parts it from its attempts, or only a GC could free both
+
+    def freed(self, replica_id: str, by: Pool) -> None:
+        """A lease of a replica with several seats ended: whoever else sits there may go first,
+        in turn, or the model with the longest queue would keep all places to itself."""
+        replica = self.replicas.get(replica_id)
+        if replica is None:
+            return
+        keys = [(replica.spec.model, replica.spec.version), *self.seats.get(replica_id, ())]
+        own = (by.model, by.version)
+        turn = keys.index(own) + 1 if own in keys else 0
+        for key in (*keys[turn:], *keys[:turn]):
+            pool = self.pools.get(key)
+            if pool is not None:
+                self.dirty.pop(pool, None)
+                self.dirty[pool] = None
 
     def event(self, kind: str, subject: str, text: str, numbers: dict[str, object]) -> None:
         """Add a line to the decision feed (rare things only: never one a request)."""

@@ -1,5 +1,7 @@
 """Whatever happens in whatever order: nothing is lost, answered twice, or leaked."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.actions import ItemResult
 from engine.errors import Refusal
 from engine.outcomes import Outcome
-from engine.types import SplitSpec, TenantSpec
+from engine.types import FleetSnapshot, ModelSpec, ReplicaSpec, SplitSpec, TenantSpec
 from tests.engine.harness import Table, replica, snapshot
 
 FLEET = [
@@ -16,6 +18,7 @@ FLEET = [
     replica("b", max_concurrency=2),
     replica("c", version="v2"),
     replica("d", version="v2", max_batch_size=1, max_concurrency=4),
+    replica("e", max_concurrency=2, loaded_models=frozenset({"m", "n", "m@v2"})),
 ]
 TENANTS = [
     TenantSpec(tenant="acme"),
@@ -23,13 +26,24 @@ TENANTS = [
 ]
 
 
+def fleet(replicas: list[ReplicaSpec], ratio: float, revision: int = 1) -> FleetSnapshot:
+    """Two models; `e` serves both, and both versions of the first, from two places."""
+    split = SplitSpec(model="m", baseline="v1", canary="v2", canary_ratio=ratio, salt="s")
+    shot = snapshot(
+        replicas, revision=revision, split=split, tenants=TENANTS, versions=["v1", "v2"]
+    )
+    other = ModelSpec(
+        model="n", versions=frozenset({"v1"}), split=SplitSpec(model="n", baseline="v1")
+    )
+    return replace(shot, models={**shot.models, "n": other})
+
+
 class Conservation(RuleBasedStateMachine):
     """Random lives of requests, replicas and configurations."""
 
     @initialize()
     def start(self) -> None:
-        split = SplitSpec(model="m", baseline="v1", canary="v2", canary_ratio=0.3, salt="s")
-        self.table = Table(shot=snapshot(FLEET, split=split, tenants=TENANTS))
+        self.table = Table(shot=fleet(FLEET, 0.3))
         self.known: list[str] = []
         self.cancelled: set[str] = set()
         self.revision = 1
@@ -39,13 +53,19 @@ class Conservation(RuleBasedStateMachine):
         deadline_ms=st.integers(1, 3000),
         tenant=st.sampled_from(["acme", "small", "nobody"]),
         items=st.integers(1, 4),
-        version=st.sampled_from([None, None, None, "v2"]),
+        where=st.sampled_from([("m", None), ("m", None), ("m", "v2"), ("n", None)]),
     )
     def submit(
-        self, tokens: int, deadline_ms: int, tenant: str, items: int, version: str | None
+        self, tokens: int, deadline_ms: int, tenant: str, items: int, where: tuple[str, str | None]
     ) -> None:
+        model, version = where
         name = self.table.submit(
-            tokens=tokens, deadline_ms=deadline_ms, tenant=tenant, items=items, version=version
+            tokens=tokens,
+            deadline_ms=deadline_ms,
+            tenant=tenant,
+            items=items,
+            model=model,
+            version=version,
         )
         if not isinstance(name, Refusal):
             self.known.append(name)
@@ -91,17 +111,18 @@ class Conservation(RuleBasedStateMachine):
     @rule(gone=st.sets(st.sampled_from("abcd"), max_size=3), ratio=st.floats(0, 1))
     def reconfigure(self, gone: set[str], ratio: float) -> None:
         self.revision += 1
-        self.table.scheduler.apply(
-            snapshot(
-                [spec for spec in FLEET if spec.replica_id not in gone],
-                revision=self.revision,
-                split=SplitSpec(
-                    model="m", baseline="v1", canary="v2", canary_ratio=ratio, salt="s"
-                ),
-                tenants=TENANTS,
-                versions=["v1", "v2"],
-            )
-        )
+        left = [spec for spec in FLEET if spec.replica_id not in gone]
+        self.table.scheduler.apply(fleet(left, ratio, self.revision))
+        self.table.poll()
+
+    @rule(loaded=st.sets(st.sampled_from(["m", "n", "m@v2", "unheard of"])), ratio=st.floats(0, 1))
+    def the_shared_replica_serves_something_else(self, loaded: set[str], ratio: float) -> None:
+        self.revision += 1
+        specs = [
+            replace(spec, loaded_models=frozenset(loaded)) if spec.replica_id == "e" else spec
+            for spec in FLEET
+        ]
+        self.table.scheduler.apply(fleet(specs, ratio, self.revision))
         self.table.poll()
 
     @invariant()
@@ -109,6 +130,17 @@ class Conservation(RuleBasedStateMachine):
         if hasattr(self, "table"):
             law = self.table.scheduler.conservation()
             assert law["balanced"], law
+
+    @invariant()
+    def a_shared_replica_counts_every_lease_once_and_keeps_its_ceiling(self) -> None:
+        if not hasattr(self, "table"):
+            return
+        state = self.table.scheduler._state
+        shared = state.replicas["e"]
+        out = sum(dispatch.replica_id == "e" for dispatch in self.table.running.values())
+        assert out <= 2
+        for seat in (shared, *state.seats.get("e", {}).values()):
+            assert seat.in_flight + seat.elsewhere == out
 
     def teardown(self) -> None:
         """Let all of it end: every request has one answer, every lease and permit is back."""
