@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,18 +28,26 @@ STOP_TIMEOUT_S = 60.0
 class LiveStack:
     """Every process of a real system, as a user runs it."""
 
-    def __init__(self, fleet: Path | str, *, with_load: bool = False) -> None:
+    def __init__(
+        self,
+        fleet: Path | str,
+        *,
+        with_load: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="halcyon-live-"))
         self._fleet = fleet if isinstance(fleet, Path) else self._written(fleet)
         self._with_load = with_load
         self._base = _free_base()
-        self._environment = {
+        self.environment = {
             **os.environ,
+            **(settings or {}),
             "HALCYON_VAR": str(self._directory / "var"),
             "HALCYON_GATEWAY_URL": f"http://127.0.0.1:{self._base + 80}",
+            "HALCYON_WEB_URL": f"http://127.0.0.1:{self._base}",
         }
         for name in ("DATABASE_URL", "VALKEY_URL"):
-            self._environment.pop(name, None)
+            self.environment.pop(name, None)
         self.started_in_s: float | None = None
 
     def __enter__(self) -> Self:
@@ -49,7 +58,7 @@ class LiveStack:
         began_s = time.monotonic()
         self._process = subprocess.Popen(
             [*MANAGE, "up", *arguments],
-            env=self._environment,
+            env=self.environment,
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
@@ -84,7 +93,7 @@ class LiveStack:
         """Run `manage.py loadtest` against it; its JSON summary."""
         done = subprocess.run(
             [*MANAGE, "loadtest", "--json", *arguments],
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,

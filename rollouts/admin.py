@@ -46,7 +46,7 @@ class StartForm(forms.ModelForm):
             self.instance = services.start(
                 version.model.name,
                 version.name,
-                policy=given["policy"] or {},
+                policy={} if given["policy"] is None else given["policy"],
                 shadow=given["shadow"],
                 supersede_active=given["supersede"],
                 actor=self.user,

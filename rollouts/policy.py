@@ -14,7 +14,7 @@ their names say, each as one more guard on top of the statistics:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 from engine.errors import InvalidInput, require_range
@@ -100,11 +100,13 @@ class Policy:
     written: dict[str, Any]
 
 
-def read_policy(given: Mapping[str, Any] | None = None, *, slo_ms: float | None = None) -> Policy:
+def read_policy(given: object = None, *, slo_ms: float | None = None) -> Policy:
     """Read a written policy; `slo_ms` is the model's, for where the policy names none.
 
     Raises `InvalidInput` with the field as it was written.
     """
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidInput("policy", given, "must be a JSON object")
     given = dict(given or {})
     for name in given:
         if name not in _KNOWN:
@@ -167,13 +169,20 @@ def _rules(written: dict[str, Any], given: Mapping[str, Any], interval_s: float)
 
 
 def _number(name: str, value: object) -> float | int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
         raise InvalidInput(name, value, "must be a number")
     if not _KNOWN[name].whole:
         return float(value)
     if value != int(value):
         raise InvalidInput(name, value, "must be a whole number")
     return int(value)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
 
 
 def _steps(value: object) -> list[float]:

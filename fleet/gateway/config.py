@@ -14,8 +14,8 @@ class GatewayConfig(msgspec.Struct, kw_only=True, frozen=True):
 
     `grace_s` is how long it still refuses politely after SIGTERM, so that load balancers
     notice; `drain_s` how long it waits at most for what it holds. `idle_s` closes silent
-    keep-alive connections, `poll_s` is the net under LISTEN. `state_dir` keeps the last
-    configuration and the spool.
+    keep-alive connections, `poll_s` is the net under LISTEN. Timings of a replica younger than
+    `warm_up_s` are nobody's evidence. `state_dir` keeps the last configuration and the spool.
     """
 
     host: str = "127.0.0.1"
@@ -30,6 +30,7 @@ class GatewayConfig(msgspec.Struct, kw_only=True, frozen=True):
     drain_s: float = 30.0
     idle_s: float = 75.0
     poll_s: float = 15.0
+    warm_up_s: float = 30.0
     metrics_networks: tuple[str, ...] = ()
     upstream_key: str = ""  # bearer key that OpenAI-compatible replicas ask for
     secret: str = ""  # salts the size lottery; the same for all processes of a fleet
@@ -42,6 +43,7 @@ class GatewayConfig(msgspec.Struct, kw_only=True, frozen=True):
         require_range("drain_s", self.drain_s, 0.0, unit="s")
         require_positive("idle_s", self.idle_s, unit="s")
         require_positive("poll_s", self.poll_s, unit="s")
+        require_range("warm_up_s", self.warm_up_s, 0.0, unit="s")
         if not self.database_url:
             raise InvalidInput("database_url", self.database_url, "must name a PostgreSQL")
         for network in self.metrics_networks:

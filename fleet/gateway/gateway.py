@@ -73,6 +73,7 @@ class Gateway:
             random.Random(),
             SchedulerConfig(
                 secret=config.secret.encode() or b"halcyon",
+                warm_up_ms=config.warm_up_s * 1000.0,
                 gate=GateConfig(
                     bucket_factory=SharedBuckets(leases).make if config.valkey_url else None,
                     places_factory=leases.make_places if config.valkey_url else None,

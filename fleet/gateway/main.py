@@ -32,6 +32,7 @@ def run(
 
     options.setdefault("secret", settings.SECRET_KEY)
     options.setdefault("metrics_networks", _networks())
+    options.setdefault("warm_up_s", settings.HALCYON_WARM_UP_S)
     options.setdefault("upstream_key", os.environ.get("HALCYON_UPSTREAM_API_KEY", ""))
     config = GatewayConfig(
         host=host,

@@ -53,7 +53,7 @@ class RolloutsView(RolloutView):
     def get(self, request: Request) -> Response:
         chosen = request.query_params.get("model") or None
         rows = selectors.recent_rollouts(1000, model=without_zero("model", chosen))
-        if request.query_params.get("active", "").lower() in {"1", "true"}:
+        if truth("active", request.query_params.get("active")):
             rows = [row for row in rows if row.active]
         return self.pages(request, rows, RolloutSerializer)
 
@@ -183,6 +183,14 @@ def without_zero(name: str, text: str | None) -> str | None:
     if text is not None and "\0" in text:
         raise InvalidInput(name, text, "has a zero byte in it")
     return text
+
+
+def truth(name: str, text: str | None) -> bool:
+    """Whether it says so; saying nothing is saying no."""
+    said = (text or "false").lower()
+    if said not in {"1", "true", "0", "false"}:
+        raise InvalidInput(name, text, "must be true or false")
+    return said in {"1", "true"}
 
 
 def instant(name: str, text: str | None) -> datetime | None:

@@ -5,12 +5,12 @@
     failing   a version that fails 5 % of its requests is rolled back for its failures
     cramped   an identical version on too few replicas is held, never rolled back
 
-All replicas start together, so that warming up (30 s, which counts for nobody) is waited for
-once, and the baseline gathers its history meanwhile.
+All replicas of a stage start together, so that warming up (which counts for nobody) is waited
+for once, and the baseline gathers its history meanwhile.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.rollout.verdict import Phase
@@ -51,6 +51,10 @@ class Scene:
     policy: dict[str, Any]
     ended: Callable[[Rollout, list[Decision]], bool | None]
     per_s: float = 60.0
+
+    def changed(self, steps: list[float] | None) -> "Scene":
+        """This scene on other steps, where they are given."""
+        return self if steps is None else replace(self, policy={**self.policy, "steps": steps})
 
     def saboteur(self, stage: Stage) -> Callable[[Ending], None]:
         """What goes wrong while it plays."""

@@ -129,7 +129,7 @@ class Stage:
             found = Replica.objects.filter(version__model__name=self.model)
             return wanted <= set(found.values_list("replica_id", flat=True))
 
-        if not _until(registered, READY_WITHIN_S):
+        if not wait_until(registered, READY_WITHIN_S):
             raise StageBroken(
                 f"the replicas did not register at {settings.HALCYON_WEB_URL} within "
                 f"{READY_WITHIN_S:.0f} s: does the web process run?"
@@ -175,7 +175,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _until(condition: Callable[[], bool], within_s: float) -> bool:
+def wait_until(condition: Callable[[], bool], within_s: float) -> bool:
+    """Whether the condition came about in time."""
     give_up_s = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > give_up_s:

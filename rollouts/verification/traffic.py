@@ -5,7 +5,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from itertools import cycle
 from types import TracebackType
 from typing import Self
 
@@ -22,12 +24,14 @@ TOKENS = (16, 400)
 class SteadyTraffic:
     """Poisson arrivals at `per_s`, each from one of many sessions, of mixed sizes.
 
-    `answered` is called for each ending, in the traffic's own thread.
+    They go to the gateways at `urls` in turn. `answered` is called for each ending, in the
+    traffic's own thread. `last_sent` holds, by version, the wall clock's seconds at which the
+    last request that this version answered was sent.
     """
 
     def __init__(
         self,
-        url: str,
+        urls: Sequence[str],
         key: str,
         model: str,
         per_s: float,
@@ -37,7 +41,8 @@ class SteadyTraffic:
         self.per_s = per_s
         self.codes: Counter[str] = Counter()
         self.versions: Counter[str] = Counter()
-        self._url = url
+        self.last_sent: dict[str, float] = {}
+        self._urls = urls
         self._key = key
         self._answered = answered
         self._stop = threading.Event()
@@ -68,7 +73,10 @@ class SteadyTraffic:
     async def _send_all(self) -> None:
         rng = random.Random(self.model)
         under_way: set[asyncio.Task[None]] = set()
-        async with Sender(self._url, self._key) as sender:
+        async with AsyncExitStack() as stack:
+            senders = cycle(
+                [await stack.enter_async_context(Sender(url, self._key)) for url in self._urls]
+            )
             next_s = time.monotonic()
             while not self._stop.is_set():
                 next_s += rng.expovariate(self.per_s)
@@ -77,18 +85,20 @@ class SteadyTraffic:
                     await asyncio.sleep(delay_s)
                 elif delay_s < -1.0:
                     next_s = time.monotonic()  # a stalled machine must not become a burst
-                task = asyncio.create_task(self._send(sender, self._shot(rng)))
+                task = asyncio.create_task(self._send(next(senders), self._shot(rng)))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
             if under_way:
                 await asyncio.wait(under_way, timeout=5)
 
     async def _send(self, sender: Sender, shot: Shot) -> None:
-        now_s = time.monotonic()
+        now_s, sent_at = time.monotonic(), time.time()
         ending = await sender.send(shot, now_s, now_s)
         self.codes[ending.code] += 1
         if ending.version:
             self.versions[ending.version] += 1
+            last = self.last_sent.get(ending.version, 0.0)
+            self.last_sent[ending.version] = max(last, sent_at)
         self._answered(ending)
 
     def _shot(self, rng: random.Random) -> Shot:

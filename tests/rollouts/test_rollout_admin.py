@@ -37,6 +37,20 @@ def test_a_refusal_is_an_error_of_the_form(admin: Client) -> None:
     assert Rollout.objects.count() == 0
 
 
+@pytest.mark.parametrize(
+    "policy", ["[1]", "0", '"x"', '{"minimumRequests": Infinity}', '{"sloMs": 1e999}']
+)
+def test_a_policy_that_is_none_is_an_error_of_the_form_and_not_a_crash(
+    admin: Client, policy: str
+) -> None:
+    version = ModelVersion.objects.get(name="v2")
+    form = {"version": version.pk, "policy": policy, "reason": "x"}
+    answer = admin.post("/admin/rollouts/rollout/add/", form)
+    assert answer.status_code == 200
+    assert "must be a" in answer.content.decode()
+    assert Rollout.objects.count() == 0
+
+
 def test_actions_need_a_reason_and_are_recorded(admin: Client) -> None:
     rollout = start()
     form = {"action": "abort", "_selected_action": [rollout.pk], "reason": ""}

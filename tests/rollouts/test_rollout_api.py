@@ -148,3 +148,10 @@ def test_the_document_describes_every_address(operator: APIClient) -> None:
     paths = operator.get("/api/schema/", {"format": "json"}).content.decode()
     for act in ("promote", "abort", "pause", "resume", "history"):
         assert f"/rollouts/{{model}}/{act}" in paths
+
+
+def test_a_filter_that_is_neither_true_nor_false_is_not_ignored(operator: APIClient) -> None:
+    assert operator.get(f"{ROLLOUTS}?active=true").json()["count"] == 0
+    refused = operator.get(f"{ROLLOUTS}?active=maybe")
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"]["field"] == "active"

@@ -54,7 +54,7 @@ class Command(FleetCommand):
     def do_start(self, model: str, canary: str, reason: str, **options: Any) -> None:
         policy = read_policy_argument(options["policy"])
         if options["steps"]:
-            policy["steps"] = _percentages(options["steps"])
+            policy["steps"] = percentages(options["steps"])
         if options["interval"] is not None:
             policy["intervalS"] = options["interval"]
         if options["explain"]:
@@ -185,7 +185,7 @@ def read_policy_argument(given: str) -> dict[str, Any]:
     return policy
 
 
-def _percentages(given: str) -> list[float]:
+def percentages(given: str) -> list[float]:
     try:
         return [float(step) for step in given.split(",")]
     except ValueError:

@@ -12,18 +12,29 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from engine.errors import InvalidInput
+from engine.errors import InvalidInput, require_range
+from engine.rollout.verdict import Phase
 from fleet.management.command import FleetCommand
 from fleet.selectors import last_seen
 from rollouts import services
-from rollouts.models import Decision
+from rollouts.management.commands.rollout import percentages
+from rollouts.models import Decision, Rollout
+from rollouts.selectors import preview
 from rollouts.verification.scenes import SCENE_WITHIN_S, SCENES, Scene
-from rollouts.verification.stage import ACTOR, Stage, StageBroken, gateway_answers
+from rollouts.verification.stage import (
+    ACTOR,
+    Stage,
+    StageBroken,
+    gateway_answers,
+    wait_until,
+)
 from rollouts.verification.traffic import SteadyTraffic
 
 NOT_OFFERED = 64
 TICK_AT_MOST_S = 15.0
-WARM_UP_S = 45.0  # the gateways count no timing of a replica younger than 30 s
+TICK_WITHIN_S = 20.0
+HISTORY_S = 15.0  # of warm replicas, for the judge to know the baseline by
+WATCH_S = 3.0  # after a rollback: does the canary get anything more?
 POLL_S = 0.25
 
 
@@ -36,6 +47,7 @@ class Result:
     verdicts: list[str]
     took_s: float
     success: float | None
+    reaction_s: float | None  # from the verdict that rolled back to the canary's last request
 
     def to_row(self) -> dict[str, Any]:
         return {
@@ -45,6 +57,7 @@ class Result:
             "windows": len(self.verdicts),
             "last": self.verdicts[-1] if self.verdicts else None,
             "seconds": round(self.took_s, 1),
+            "reactionS": None if self.reaction_s is None else round(self.reaction_s, 2),
             "answered": None if self.success is None else round(self.success, 4),
         }
 
@@ -62,9 +75,28 @@ class Command(FleetCommand):
         )
         parser.add_argument("--rate", type=float, default=60.0, help="requests a second (60)")
         parser.add_argument("--interval", type=int, default=2, help="length of a window, s (2)")
+        parser.add_argument(
+            "--warm-up",
+            type=float,
+            metavar="S",
+            help=f"traffic before the first scene (HALCYON_WARM_UP_S + {HISTORY_S:.0f})",
+        )
+        parser.add_argument(
+            "--steps", metavar="5,25,50,100", help="percent, instead of each scene's"
+        )
 
-    def act(self, only: str | None, rate: float, interval: int, **_: Any) -> None:
-        scenes = _chosen(only)
+    def act(self, only: str | None, rate: float, interval: int, **options: Any) -> None:
+        steps, warm_up_s = options["steps"], options["warm_up"]
+        if steps is not None:
+            steps = percentages(steps)
+            preview({"steps": steps})
+        if warm_up_s is None:
+            warm_up_s = settings.HALCYON_WARM_UP_S + HISTORY_S
+        self.warm_up_s = require_range("--warm-up", warm_up_s, 0.0, 600.0, unit="s")
+        scenes = [scene.changed(steps) for scene in _chosen(only)]
+        self.gateways = [
+            url for part in settings.HALCYON_GATEWAY_URL.split(",") if (url := part.strip())
+        ]
         if not 5.0 <= rate <= 1000.0:
             raise InvalidInput("--rate", rate, "must be from 5 to 1000 requests a second")
         if not 1 <= interval <= 60:
@@ -82,13 +114,14 @@ class Command(FleetCommand):
             raise SystemExit(failed)
 
     def _require_a_fleet(self) -> None:
-        if not gateway_answers(settings.HALCYON_GATEWAY_URL):
-            raise StageBroken(
-                f"no gateway is ready at {settings.HALCYON_GATEWAY_URL}: start one with "
-                "`manage.py up`, or name it with HALCYON_GATEWAY_URL"
-            )
-        tick = last_seen("rollouts")
-        if tick is None or tick.age_s > TICK_AT_MOST_S:
+        for url in self.gateways:
+            if not gateway_answers(url):
+                raise StageBroken(
+                    f"no gateway is ready at {url}: start one with `manage.py up`, or name "
+                    "yours with HALCYON_GATEWAY_URL"
+                )
+        if not wait_until(_is_judged, TICK_WITHIN_S):  # `up` starts worker and beat last
+            tick = last_seen("rollouts")
             ago = "never" if tick is None else f"{tick.age_s:.0f} s ago"
             raise StageBroken(
                 f"rollouts were last judged {ago}: start a Celery worker and beat "
@@ -97,21 +130,21 @@ class Command(FleetCommand):
 
     def _play_together(self, scenes: list[Scene], rate: float, interval: int) -> list[Result]:
         """Play scenes that share a stage, one after the other."""
-        stage = Stage(scenes[0].name, scenes[0].parts)
+        played = {"v1", *(scene.name for scene in scenes)}
+        parts = [part for part in scenes[0].parts if part.version in played]
+        stage = Stage(scenes[0].name, parts)
         self._tell(f"{stage.model}: starting {len(stage.parts)} replicas")
         with stage.up():
-            with SteadyTraffic(settings.HALCYON_GATEWAY_URL, stage.key, stage.model, rate):
-                self._tell(f"{stage.model}: warming up for {WARM_UP_S:.0f} s")
-                while stage.age_s() < WARM_UP_S:
+            with SteadyTraffic(self.gateways, stage.key, stage.model, rate):
+                self._tell(f"{stage.model}: warming up for {self.warm_up_s:.0f} s")
+                while stage.age_s() < self.warm_up_s:
                     time.sleep(POLL_S)
             return [self._play(scene, stage, rate, interval) for scene in scenes]
 
     def _play(self, scene: Scene, stage: Stage, rate: float, interval: int) -> Result:
         self._tell(f"\n{scene.name}: must be {scene.must}")
         began_s = time.monotonic()
-        traffic = SteadyTraffic(
-            settings.HALCYON_GATEWAY_URL, stage.key, stage.model, rate, scene.saboteur(stage)
-        )
+        traffic = SteadyTraffic(self.gateways, stage.key, stage.model, rate, scene.saboteur(stage))
         decisions: list[Decision] = []
         held: bool | None = None
         with traffic:
@@ -129,6 +162,8 @@ class Command(FleetCommand):
                     decisions.append(decision)
                     self._tell_decision(decision)
                 held = scene.ended(rollout, decisions)
+            if rollout.phase == Phase.ROLLED_BACK.value:
+                time.sleep(WATCH_S)
             if rollout.is_active:
                 services.abort(stage.model, actor=ACTOR, reason="the scene is over")
         result = Result(
@@ -137,8 +172,13 @@ class Command(FleetCommand):
             verdicts=[decision.name for decision in decisions],
             took_s=time.monotonic() - began_s,
             success=traffic.success,
+            reaction_s=_reaction_s(rollout, traffic),
         )
         self._tell(f"{scene.name}: {'held' if result.held else 'DID NOT HOLD'}")
+        if result.reaction_s is not None:
+            self._tell(
+                f"  the canary's last request came {result.reaction_s:.2f} s after the verdict"
+            )
         return result
 
     def _tell_decision(self, decision: Decision) -> None:
@@ -150,6 +190,19 @@ class Command(FleetCommand):
         if not self.as_json:
             self.stdout.write(line)
             self.stdout.flush()
+
+
+def _is_judged() -> bool:
+    tick = last_seen("rollouts")
+    return tick is not None and tick.age_s <= TICK_AT_MOST_S
+
+
+def _reaction_s(rollout: Rollout, traffic: SteadyTraffic) -> float | None:
+    """From the verdict to the last request that still met the canary; None if not rolled back."""
+    last = traffic.last_sent.get(rollout.canary)
+    if rollout.phase != Phase.ROLLED_BACK.value or rollout.ended_at is None or last is None:
+        return None
+    return max(last - rollout.ended_at.timestamp(), 0.0)
 
 
 def _chosen(only: str | None) -> list[Scene]:

@@ -1,0 +1,18 @@
+"""`manage.py verify_rollout` on a real `up` with a second gateway."""
+
+import pytest
+
+from bench.two_gateways import two_gateways
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("up")]
+
+SHORT = ("--interval", "1", "--steps", "40,100", "--warm-up", "6")
+
+
+def test_a_slow_and_a_failing_canary_are_rolled_back_over_two_gateways() -> None:
+    with two_gateways({"HALCYON_WARM_UP_S": "1"}) as stack:
+        code, rows, errors = stack.verify("--only", "slow,failing", *SHORT)
+        assert code == 0, (rows, errors)
+        assert [(row["scene"], row["held"]) for row in rows] == [("slow", True), ("failing", True)]
+        assert [row["last"] for row in rows] == ["rollback:latency", "rollback:failures"]
+        assert all(row["reactionS"] is not None for row in rows)
