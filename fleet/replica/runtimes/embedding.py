@@ -75,8 +75,7 @@ class EmbeddingRuntime(ThreadedRuntime):
 
     def compute(self, items: Sequence[Item], stop: threading.Event) -> list[ItemOutcome]:
         texts = [item.input if isinstance(item.input, list) else [item.input] for item in items]
-        encodings = self._tokenizer.encode_batch([text for member in texts for text in member])
-        tokens: list[list[int]] = [encoding.ids for encoding in encodings]
+        tokens = self.tokens([text for member in texts for text in member])
         vectors: list[list[float] | None] = [None] * len(tokens)
         for group in length_groups([len(ids) for ids in tokens]):
             if stop.is_set():
@@ -95,6 +94,10 @@ class EmbeddingRuntime(ThreadedRuntime):
             else:
                 outcomes.append(Served(mine if isinstance(item.input, list) else mine[0], count))
         return outcomes
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each text, at most `MAX_TOKENS`."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def embed(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """One padded run: the unit vectors of these token lists."""
