@@ -49,6 +49,7 @@ class Upstream:
         self.name = name
         self.model = model
         self.script = Script()
+        self.last: dict[str, Any] = {}  # the latest request as it came
         self.stats = {
             "requests": 0,
             "active": 0,
@@ -80,7 +81,7 @@ class Upstream:
             await _json(send, 404, {"error": {"message": f"no such path {path}"}})
 
     async def _infer(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        body = json.loads(await _body(receive))
+        body = self.last = json.loads(await _body(receive))
         stats = self.stats
         stats["requests"] += 1
         script = self._script_of_this_request()

@@ -1,6 +1,10 @@
 """A canary over servers that speak OpenAI: split by session, kept as evidence, faults counted."""
 
 import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from itertools import count
 from typing import Any
 
 import openai
@@ -12,8 +16,8 @@ from tests.gateway.openai_scene import Door, Scene, set_scene
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def split(scene: Scene, percent: float) -> None:
-    """Server b serves version v2, which gets this share of the sessions."""
+async def second_version(scene: Scene) -> None:
+    """Server b serves version v2, which gets no traffic yet."""
     rows, model = scene.rows, scene.model
     rows.execute(
         "INSERT INTO fleet_modelversion (model_id, name, notes, created_at)"
@@ -26,6 +30,12 @@ async def split(scene: Scene, percent: float) -> None:
         model,
         f"b{model[1:]}",
     )
+
+
+async def split(scene: Scene, percent: float) -> None:
+    """Server b serves version v2, which gets this share of the sessions."""
+    await second_version(scene)
+    rows, model = scene.rows, scene.model
     rows.execute(
         "UPDATE fleet_trafficsplit SET canary_id = v.id, canary_percent = %s, salt = 'salt'"
         " FROM fleet_modelversion v JOIN fleet_model m ON m.id = v.model_id"
@@ -105,14 +115,15 @@ async def test_a_canary_that_fails_is_charged_its_faults_and_nobody_else(door: D
         await split(scene, 50.0)
         first = await asyncio.gather(*(ask(scene, n) for n in range(40)))
         scene.upstreams[1].behave(mode="fail", status=500)
-        lost = 0
-        for session, text in enumerate(first):
+
+        async def again(session: int) -> str:
             try:
-                assert await ask(scene, session) == text == "a"
+                return await ask(scene, session)
             except openai.InternalServerError:
-                assert text == "b"
-                lost += 1
-        assert lost == sum(text == "b" for text in first)
+                return "lost"
+
+        texts = await asyncio.gather(*(again(n) for n in range(40)))
+        assert texts == ["lost" if text == "b" else "a" for text in first]
 
         def written() -> Any:
             rows = evidence(scene)
@@ -120,3 +131,83 @@ async def test_a_canary_that_fails_is_charged_its_faults_and_nobody_else(door: D
 
         rows = await until(written, 10.0, "the canary's faults")
         assert rows["baseline"]["faults"] == 0
+
+
+_EVALUATOR = """
+import sys, time
+import django
+django.setup()
+from rollouts import services
+from rollouts.evaluation import evaluate_due
+policy = {"steps": [50, 100], "intervalS": 1}
+services.start(sys.argv[1], "v2", policy=policy, actor="test", reason="a new version")
+print("started", flush=True)
+while True:
+    evaluate_due()
+    time.sleep(0.2)
+"""
+
+
+@contextlib.asynccontextmanager
+async def rollout(environment: dict[str, str], model: str) -> AsyncIterator[None]:
+    """A rollout of the model's v2, and the evaluator that judges it, in a process."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _EVALUATOR, model),
+        stdout=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"started\n"
+        yield
+        assert process.returncode is None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+async def test_a_version_that_fails_loses_its_traffic_again(
+    door: Door, module_database: Any
+) -> None:
+    """The whole loop: split by the gateway, evidence in its windows, the judge, the split."""
+    numbers = count()
+
+    async with set_scene(door, scripts=({}, {"mode": "fail"})) as scene:
+
+        async def send() -> None:
+            with contextlib.suppress(openai.APIStatusError):
+                await ask(scene, next(numbers))
+
+        async def clients() -> None:
+            """Who asks does not wait for those who asked before."""
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    group.create_task(send())
+                    await asyncio.sleep(1.0 / 50.0)
+
+        def ended() -> Any:
+            found = scene.rows.execute("SELECT phase FROM rollouts_rollout")
+            return found[0][0] if found and found[0][0] != "progressing" else None
+
+        await second_version(scene)
+        async with rollout(module_database.environment, scene.model):
+            load = asyncio.create_task(clients())
+            try:
+                assert await until(ended, 60.0, "a verdict") == "rolled_back"
+            finally:
+                load.cancel()
+                await asyncio.gather(load, return_exceptions=True)
+
+        async def stable() -> bool:
+            answers = [ask(scene, next(numbers)) for _ in range(8)]
+            return set(await asyncio.gather(*answers, return_exceptions=True)) == {"a"}
+
+        await until(stable, 10.0, "the stable version alone")
+        asked = scene.upstreams[1].stats["requests"]
+        assert asked > 0
+        texts = await asyncio.gather(*(ask(scene, next(numbers)) for _ in range(40)))
+        assert set(texts) == {"a"}
+        assert scene.upstreams[1].stats["requests"] == asked
+        why = scene.rows.execute("SELECT reason FROM rollouts_decision ORDER BY seq DESC LIMIT 1")
+        assert why == [("failures",)]

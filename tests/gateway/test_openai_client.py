@@ -34,12 +34,45 @@ async def test_a_completion_and_its_stream_say_the_same(scene: Scene) -> None:
 
 
 async def test_unknown_parameters_pass_through(scene: Scene) -> None:
-    answer = await scene.client.chat.completions.create(
-        model=scene.model,
-        messages=HELLO,
-        extra_body={"top_k": 7, "guided_json": {"type": "object"}},
-    )
-    assert answer.choices
+    scene.upstreams[1].behave(mode="fail")
+    unknown = {"top_k": 7, "guided_json": {"type": "object"}, "x": [1.5, None, "\u00e9"]}
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
+        for stream in (False, True)[: 1 if path == "/v1/embeddings" else 2]:
+            words: dict[str, Any] = {
+                "/v1/chat/completions": {"messages": HELLO, "temperature": 0.5, "stream": stream},
+                "/v1/completions": {"prompt": ["a", "b"], "stream": stream},
+                "/v1/embeddings": {"input": [[1, 2], [3]], "dimensions": 2},
+            }[path]
+            answer = await scene.gateway.request(
+                "POST",
+                path,
+                json={"model": scene.model, **words, **unknown},
+                headers={"authorization": f"Bearer {scene.key}"},
+            )
+            assert answer.status == 200
+            asked = {"stream_options": {"include_usage": True}} if stream else {}
+            assert scene.upstreams[0].last == {"model": scene.model, **words, **unknown, **asked}
+
+
+async def test_the_sync_client_works_unmodified(scene: Scene) -> None:
+    scene.upstreams[1].behave(mode="fail")
+
+    def ask() -> None:
+        with openai.OpenAI(
+            base_url=f"{scene.gateway.url}/v1", api_key=scene.key, max_retries=0
+        ) as client:
+            common: Any = {"model": scene.model, "messages": HELLO, "max_tokens": 3}
+            whole = client.chat.completions.create(**common)
+            assert whole.choices[0].message.content == "a a a"
+            chunks = list(client.chat.completions.create(**common, stream=True))
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+            assert text.strip() == "a a a"
+            text = client.completions.create(model=scene.model, prompt="x", max_tokens=2)
+            assert text.choices[0].text == "a a"
+            assert client.embeddings.create(model=scene.model, input="x").data[0].embedding
+            assert scene.model in [model.id for model in client.models.list()]
+
+    await asyncio.to_thread(ask)
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -58,7 +91,7 @@ async def test_usage_is_shown_to_those_who_ask_and_counted_for_all(
 
 
 @pytest.mark.parametrize("encoding", ["float", "base64", openai.NOT_GIVEN])
-@pytest.mark.parametrize("texts", ["one", ["one", "two"]])
+@pytest.mark.parametrize("texts", ["one", ["one", "two"], [[1, 2, 3], [4]]])
 async def test_embeddings_come_as_floats_and_as_base64(
     scene: Scene, texts: Any, encoding: Any
 ) -> None:
@@ -91,6 +124,36 @@ async def test_a_bad_key_an_unknown_model_and_a_bad_body_raise_what_openai_raise
     with pytest.raises(openai.BadRequestError) as bad:
         await scene.client.chat.completions.create(model=scene.model, messages=[])
     assert bad.value.param == "messages"
+
+
+async def test_quota_conflict_permission_and_size_raise_what_openai_raises(scene: Scene) -> None:
+    rows, model = scene.rows, scene.model
+    poor = scene.client.with_options(
+        api_key=rows.tenant(f"poor-{model}", requests_per_minute=1, requests_burst=1)
+    )
+
+    async def known() -> bool:
+        try:
+            await poor.chat.completions.create(model=model, messages=HELLO)
+        except openai.AuthenticationError:
+            return False
+        return True
+
+    await until(known, 5.0, "the new tenant's key")
+    with pytest.raises(openai.RateLimitError) as too_many:
+        await poor.chat.completions.create(model=model, messages=HELLO)
+    assert too_many.value.code == "rate_limit_exceeded"
+    assert 1 <= int(too_many.value.response.headers["retry-after"]) <= 60
+    key = {"idempotency-key": "one"}
+    await scene.chat(max_tokens=1, extra_headers=key)
+    with pytest.raises(openai.ConflictError):
+        await scene.chat(max_tokens=2, extra_headers=key)
+    with pytest.raises(openai.PermissionDeniedError):
+        await scene.chat(extra_headers={"x-halcyon-version": "v1"})
+    with pytest.raises(openai.APIStatusError) as too_large:
+        await scene.chat(user="x" * 20_000_000)
+    assert too_large.value.status_code == 413
+    assert too_large.value.type == "invalid_request_error"
 
 
 async def test_sixty_bad_requests_get_their_400_and_the_next_sixty_good_ones_are_served(

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.gateway.call import JSON, Call
 from fleet.gateway.errors import Headers, Problem
-from fleet.gateway.openai.idempotency import TTL_S, IdempotencyStore
+from fleet.gateway.openai.idempotency import MAX_BYTES, MAX_ENTRIES, TTL_S, IdempotencyStore
 
 
 class HeardCall(Call):
@@ -77,6 +77,42 @@ def test_a_later_duplicate_gets_the_stored_answer_until_it_expires() -> None:
     kitchen.now_s += TTL_S + 1
     kitchen.ask(HeardCall())
     assert len(kitchen.running) == 2
+
+
+def test_an_answer_expires_in_its_time_though_an_older_request_still_runs() -> None:
+    kitchen = Kitchen()
+    kitchen.ask(HeardCall(key=b"long"))
+    kitchen.ask(HeardCall(key=b"short"))
+    kitchen.running[1].answer(200, b"old")
+    kitchen.now_s += TTL_S + 1
+    kitchen.ask(HeardCall(key=b"short"))
+    assert len(kitchen.running) == 3
+    kitchen.ask(HeardCall(key=b"long"))
+    assert len(kitchen.running) == 3
+
+
+def test_the_store_keeps_so_many_answers_and_the_latest() -> None:
+    kitchen = Kitchen()
+    kitchen.ask(HeardCall(key=b"runs all the time"))
+    for number in range(MAX_ENTRIES + 1):
+        kitchen.ask(HeardCall(key=b"%d" % number))
+        kitchen.running.pop().answer(200, b"answer")
+    last, first = b"%d" % MAX_ENTRIES, b"0"
+    assert kitchen.ask(HeardCall(key=last)).said == [(200, b"answer")]
+    assert kitchen.ask(HeardCall(key=first)).said == []
+    kitchen.ask(HeardCall(key=b"runs all the time"))
+    assert kitchen.store.joined == 1
+
+
+def test_the_store_keeps_so_many_bytes_and_the_latest() -> None:
+    kitchen = Kitchen()
+    answer = bytes(MAX_BYTES // 4)
+    for number in range(5):
+        kitchen.ask(HeardCall(key=b"%d" % number))
+        kitchen.running.pop().answer(200, answer)
+    for number in (4, 3, 2, 1):
+        assert kitchen.ask(HeardCall(key=b"%d" % number)).said == [(200, answer)]
+    assert kitchen.ask(HeardCall(key=b"0")).said == []
 
 
 def test_the_same_key_with_another_body_is_a_conflict() -> None:

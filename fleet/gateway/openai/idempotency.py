@@ -7,7 +7,8 @@ told to those who wait and then forgotten, so that a retry really runs.
 
 Keys belong to a tenant's API key. The store is bounded in entries and bytes, oldest first,
 and entries expire. It lives in this process: behind several gateways, duplicates must reach
-the same one (by session affinity of the load balancer), as the documentation says.
+the same one (by session affinity of the load balancer), and of a gateway with several
+processes the kernel chooses one per connection, as the documentation says.
 """
 
 import hashlib
@@ -22,6 +23,7 @@ TTL_S = 600.0
 MAX_ENTRIES = 10_000
 MAX_BYTES = 64 * 1024 * 1024
 HEADER = b"idempotency-key"
+Name = tuple[bytes, bytes]  # whose key (a digest), and the idempotency key
 
 
 class SharedCall(Call):
@@ -114,7 +116,8 @@ class IdempotencyStore:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._entries: OrderedDict[tuple[bytes, bytes], SharedCall] = OrderedDict()
+        self._running: dict[Name, SharedCall] = {}
+        self._stored: OrderedDict[Name, SharedCall] = OrderedDict()  # first: next to expire
         self._bytes = 0
         self.joined = 0
         self.replayed = 0
@@ -142,7 +145,7 @@ class IdempotencyStore:
         digest = hashlib.sha256(call.path.encode() + b"\0" + call.body).digest()
         whose = call.headers.get(b"x-api-key") or call.headers.get(b"authorization") or b""
         name = (hashlib.sha256(whose).digest(), key)
-        known = self._entries.get(name)
+        known = self._running.get(name) or self._stored.get(name)
         if known is not None:
             if known.digest != digest:
                 raise Problem(
@@ -156,38 +159,32 @@ class IdempotencyStore:
             known.join(call)
             return
         shared = SharedCall(call, digest, lambda ended: self._ended(name, ended))
-        self._entries[name] = shared
+        self._running[name] = shared
         try:
             begin(shared)
         except Problem as problem:
             shared.fail(problem)
         except BaseException:
-            self._drop(name)
+            self._running.pop(name, None)
             raise
 
-    def _ended(self, name: tuple[bytes, bytes], shared: SharedCall) -> None:
+    def _ended(self, name: Name, shared: SharedCall) -> None:
+        self._running.pop(name, None)
         status = shared.status
         if status is None or status in (401, 403, 408, 429) or status >= 500:
-            self._drop(name)
             return
         shared.expires_s = self._clock() + TTL_S
         shared.body = b""
+        self._stored[name] = shared
         self._bytes += shared.size
-        while self._bytes > MAX_BYTES or len(self._entries) > MAX_ENTRIES:
-            oldest = next((n for n, e in self._entries.items() if e.settled), None)
-            if oldest is None:
-                break
-            self._drop(oldest)
+        while self._bytes > MAX_BYTES or len(self._stored) > MAX_ENTRIES:
+            self._drop_oldest()
 
     def _forget_old(self) -> None:
         now_s = self._clock()
-        while self._entries:
-            name, entry = next(iter(self._entries.items()))
-            if not entry.settled or entry.expires_s > now_s:
-                return
-            self._drop(name)
+        while self._stored and next(iter(self._stored.values())).expires_s <= now_s:
+            self._drop_oldest()
 
-    def _drop(self, name: tuple[bytes, bytes]) -> None:
-        entry = self._entries.pop(name, None)
-        if entry is not None and entry.expires_s > 0.0:
-            self._bytes -= entry.size
+    def _drop_oldest(self) -> None:
+        _, entry = self._stored.popitem(last=False)
+        self._bytes -= entry.size
