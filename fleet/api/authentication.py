@@ -33,7 +33,7 @@ class TokenAuthentication(BaseAuthentication):
         return 'Bearer realm="halcyon"'
 
 
-class TokenScheme(OpenApiAuthenticationExtension):
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How the OpenAPI document speaks of it."""
 
     target_class = TokenAuthentication

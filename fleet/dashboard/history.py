@@ -81,7 +81,8 @@ def bins(
     for name in where:
         clause += f" AND {name} = %({name})s"
     cut = "date_bin(%(step)s, window_start, %(epoch)s)"
-    given = {"start": start, "end": end, "step": timedelta(seconds=step_s), "epoch": EPOCH, **where}
+    given: dict[str, Any] = {"start": start, "end": end, "step": timedelta(seconds=step_s), **where}
+    given["epoch"] = EPOCH
     sums = ", ".join(f"sum({name})::bigint" for name in COUNTS)
     found: dict[tuple[datetime, str], Bin] = {}
     with connection.cursor() as cursor:
@@ -113,7 +114,7 @@ def milliseconds(moment: datetime) -> int:
 def traffic_series(choice: Range, **where: str) -> dict[str, Any]:
     """The overview's series for a range that is not streamed."""
     start, end = bounds(choice)
-    found = {row.start: row for row in bins(start, end, choice.bin_s, **where)}
+    found = {row.start: row for row in bins(start, end, choice.bin_s, **where)}  # type: ignore[arg-type]
     series: dict[str, list[float | None]] = {
         name: [] for name in ("offered", "goodput", "late", "failed", "p50", "p95", "p99")
     }
@@ -155,7 +156,8 @@ def by_arm_series(choice: Range, model: str) -> dict[str, Any]:
     start, end = bounds(Range(choice.key, "", choice.seconds, step, 0))
     rows = bins(start, end, step, by="arm", model=model)
     found = {(row.start, row.key): row for row in rows}
-    times, series = [], {}
+    times: list[int] = []
+    series: dict[str, list[float | None]] = {}
     for arm in ("baseline", "canary"):
         for name in ("p95", "rate", "errors"):
             series[f"{arm}.{name}"] = []

@@ -36,8 +36,8 @@ def stale_form(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def missing(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    said = str(exception.args[0]) if exception and exception.args else ""
-    text = said if said and isinstance(exception.args[0], str) else "There is no such page."
+    said = exception.args[0] if exception and exception.args else None
+    text = said if said and isinstance(said, str) else "There is no such page."
     return _page(request, 404, "Not here", text)
 
 
