@@ -8,15 +8,16 @@ one that was killed can be told from the fleet's own.
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import IO
 
 from django.conf import settings
 
@@ -57,6 +58,7 @@ class Stage:
         self.key = ""
         self.addresses: dict[str, str] = {}  # of each version's first replica
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._said: dict[str, IO[bytes]] = {}
         self._started_s = 0.0
 
     @contextmanager
@@ -97,10 +99,9 @@ class Stage:
         self.key = fleet_services.issue_key(tenant, "traffic", actor=ACTOR).secret
 
     def _start(self, part: Part, token: str) -> None:
-        port = _free_port()
         replica_id = f"{self.model}-{part.version}-{part.number}"
         command = [sys.executable, "-m", "fleet.replica", "--host", "127.0.0.1"]
-        command += ["--port", str(port), "--model", self.model, "--version", part.version]
+        command += ["--port", "0", "--model", self.model, "--version", part.version]
         command += ["--id", replica_id, "--runtime", "simulated", "--speed", f"{part.speed:g}"]
         command += ["--max-batch-size", str(part.max_batch_size), "--static"]
         command += ["--control-url", settings.HALCYON_WEB_URL]
@@ -110,14 +111,14 @@ class Stage:
             "HALCYON_FAULTS": "1" if part.faults else "0",
             "PYTHONPATH": str(settings.BASE_DIR),
         }
+        said = self._said[replica_id] = tempfile.TemporaryFile()  # noqa: SIM115
         self._processes[replica_id] = subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=said,
         )
-        self.addresses.setdefault(part.version, f"http://127.0.0.1:{port}")
 
     def _wait_until_ready(self) -> None:
         wanted = set(self._processes)
@@ -125,7 +126,10 @@ class Stage:
         def registered() -> bool:
             for replica_id, process in self._processes.items():
                 if process.poll() is not None:
-                    raise StageBroken(f"replica {replica_id} ended with {process.returncode}")
+                    raise StageBroken(
+                        f"replica {replica_id} ended with {process.returncode}: "
+                        f"{self._last_line(replica_id)}"
+                    )
             found = Replica.objects.filter(version__model__name=self.model)
             return wanted <= set(found.values_list("replica_id", flat=True))
 
@@ -135,6 +139,15 @@ class Stage:
                 f"{READY_WITHIN_S:.0f} s: does the web process run?"
             )
         self._started_s = time.monotonic()
+        rows = Replica.objects.filter(replica_id__in=wanted).order_by("replica_id")
+        for version, address in rows.values_list("version__name", "address"):
+            self.addresses.setdefault(version, address)
+
+    def _last_line(self, replica_id: str) -> str:
+        said = self._said[replica_id]
+        said.seek(0)
+        lines = said.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
 
     def _strike(self) -> None:
         """Take everything away: traffic first, then processes, then what was written down."""
@@ -150,6 +163,8 @@ class Stage:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for said in self._said.values():
+            said.close()
         for replica_id in self._processes:
             with suppress(UnknownName):
                 fleet_services.remove_replica(replica_id, actor=ACTOR, reason="the stage is struck")
@@ -167,12 +182,6 @@ def gateway_answers(url: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, urllib.error.HTTPError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], within_s: float) -> bool:

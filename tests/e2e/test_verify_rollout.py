@@ -2,11 +2,10 @@
 
 import pytest
 
+from bench.reaction import SHORT
 from bench.two_gateways import two_gateways
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("up")]
-
-SHORT = ("--interval", "1", "--steps", "40,100", "--warm-up", "6")
 
 
 def test_a_slow_and_a_failing_canary_are_rolled_back_over_two_gateways() -> None:

@@ -5,6 +5,7 @@ Exit code: 0 where every scene came to the end it must, else the sum of those th
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -34,7 +35,7 @@ NOT_OFFERED = 64
 TICK_AT_MOST_S = 15.0
 TICK_WITHIN_S = 20.0
 HISTORY_S = 15.0  # of warm replicas, for the judge to know the baseline by
-WATCH_S = 3.0  # after a rollback: does the canary get anything more?
+WATCH_S = 2.0  # after a rollback: does the canary get anything more?
 POLL_S = 0.25
 
 
@@ -60,6 +61,11 @@ class Result:
             "reactionS": None if self.reaction_s is None else round(self.reaction_s, 2),
             "answered": None if self.success is None else round(self.success, 4),
         }
+
+
+def exit_code(results: Sequence[Result]) -> int:
+    """0 where every scene held, else the sum of the bits of those that did not."""
+    return sum(result.scene.bit for result in results if not result.held)
 
 
 class Command(FleetCommand):
@@ -109,9 +115,8 @@ class Command(FleetCommand):
         except StageBroken as error:
             raise CommandError(str(error), returncode=NOT_OFFERED) from None
         self.show([result.to_row() for result in results])
-        failed = sum(result.scene.bit for result in results if not result.held)
-        if failed:
-            raise SystemExit(failed)
+        if code := exit_code(results):
+            raise SystemExit(code)
 
     def _require_a_fleet(self) -> None:
         for url in self.gateways:
