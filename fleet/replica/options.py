@@ -265,5 +265,5 @@ class _Reader:
         except ValueError:
             value = None
         if value is None or not low <= value <= high:
-            raise InvalidInput(name, given, f"use {noun} from {low:g} to {high:g}")
+            raise InvalidInput(name, given, f"use {noun} from {low:.12g} to {high:.12g}")
         return value

