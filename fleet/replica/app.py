@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from engine.errors import InvalidInput, Refusal
+from engine.errors import Refusal
 from fleet.replica.asgi import (
     ClientGone,
     Headers,
@@ -31,23 +31,23 @@ from fleet.replica.asgi import (
     Reply,
     Router,
     Scope,
+    bad_request,
     disconnected,
     error_reply,
     header,
     read_body,
 )
-from fleet.replica.faults import require_enabled
 from fleet.replica.monitoring import Monitor
 from fleet.replica.options import PREMIUM, STANDARD, Options
 from fleet.replica.runtimes.base import BAD_INPUT, Failed, Item, ItemOutcome, RuntimeBusy
 from fleet.replica.sensors import Sensors
+from fleet.replica.simulations import Simulations
 from fleet.replica.wire import (
     JSON,
     ExecuteAnswer,
     ExecuteItem,
     ExecuteResult,
     PredictRequest,
-    SimulateRequest,
     decode_batch,
     media_of,
 )
@@ -83,9 +83,7 @@ class ReplicaApp(Router):
             ("GET", "/metrics"): self.metrics,
             ("GET", "/metrics/history"): self.history,
             ("GET", "/controller"): self.controller,
-            ("GET", "/simulate"): self.simulations,
-            ("POST", "/simulate"): self.simulate,
-            ("DELETE", "/simulate"): self.end_simulations,
+            **Simulations(workplace.faults).routes,
         }
         if options.standalone:
             del self.routes["POST", "/execute"]
@@ -141,16 +139,16 @@ class ReplicaApp(Router):
     async def predict(self, scope: Scope, receive: Receive) -> Reply:
         """One request, with the classes and refusals of a server of its own."""
         if media_of(header(scope, b"content-type")) != JSON:
-            raise Reply(415, _bad("content-type", "use application/json"))
+            raise Reply(415, bad_request("content-type", "use application/json"))
         try:
             request = msgspec.json.decode(await read_body(receive), type=PredictRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Reply(400, _bad("body", str(error))) from None
+            raise Reply(400, bad_request("body", str(error))) from None
         if request.priority not in (PREMIUM, STANDARD):
-            raise Reply(400, _bad("priority", f"use {PREMIUM} or {STANDARD}"))
+            raise Reply(400, bad_request("priority", f"use {PREMIUM} or {STANDARD}"))
         why = self.workplace.runtime.check(request.input)
         if why is not None:
-            raise Reply(400, _bad("input", why))
+            raise Reply(400, bad_request("input", why))
         order = await self._done([Item(request.input)], request.priority, None, receive, JSON)
         outcome = order.future.result()[0]
         if isinstance(outcome, Failed):
@@ -247,33 +245,6 @@ class ReplicaApp(Router):
     async def controller(self, scope: Scope, receive: Receive) -> Reply:
         return Reply(200, self.monitor.controller())
 
-    # -- failure injection ----------------------------------------------------------------------
-
-    async def simulations(self, scope: Scope, receive: Receive) -> Reply:
-        faults = self.workplace.faults
-        return Reply(200, {"enabled": faults.enabled, "faults": faults.in_force()})
-
-    async def simulate(self, scope: Scope, receive: Receive) -> Reply:
-        self._require_faults()
-        try:
-            request = msgspec.json.decode(await read_body(receive), type=SimulateRequest)
-            return Reply(200, {"faults": self.workplace.faults.start(request)})
-        except InvalidInput as error:
-            raise Reply(400, _bad(error.field, str(error))) from None
-        except msgspec.MsgspecError as error:
-            raise Reply(400, _bad("body", str(error))) from None
-
-    async def end_simulations(self, scope: Scope, receive: Receive) -> Reply:
-        self._require_faults()
-        self.workplace.faults.clear()
-        return Reply(200, {"faults": {}})
-
-    def _require_faults(self) -> None:
-        try:
-            require_enabled(self.workplace.faults)
-        except InvalidInput as error:
-            raise Reply(403, {"error": "forbidden", "message": str(error)}) from None
-
     # -- refusals -------------------------------------------------------------------------------
 
     def _refused(self, refusal: Refusal, media: bytes) -> Reply:
@@ -309,7 +280,3 @@ def _result(item: ExecuteItem, outcome: ItemOutcome) -> ExecuteResult:
     return ExecuteResult(
         item.request_id, outcome.output, outcome.prompt_tokens, outcome.completion_tokens
     )
-
-
-def _bad(field: str, message: str) -> dict[str, str]:
-    return {"error": "invalid_request", "field": field, "message": message}

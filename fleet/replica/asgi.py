@@ -109,3 +109,8 @@ async def disconnected(receive: Receive) -> None:
     """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def bad_request(field: str, message: str) -> dict[str, str]:
+    """The body of a 400 that names the field."""
+    return {"error": "invalid_request", "field": field, "message": message}
