@@ -147,3 +147,22 @@ def test_however_the_network_cuts_chunks_the_same_body_comes_out(
     assert b"".join(said) == b"".join([*TOKENS, FINISH, b"0\r\n\r\n", DONE])
     assert ends == [200]
     assert released == [connection]
+
+
+def test_the_chunks_of_a_refused_stream_are_its_body_and_no_events() -> None:
+    said: list[bytes] = []
+    ends: list[tuple[int, bytes]] = []
+    connection = Connection("http://x", lambda _: None, lambda *_: None)
+    connection.connection_made(_Quiet())
+    exchange = Exchange("http://x", b"", 0.0, lambda *a: ends.append((a[0], a[2])), print)
+    exchange.on_chunk = said.append
+    connection.send(exchange)
+    for read in (
+        b"HTTP/1.1 400 Bad Request\r\ntransfer-encoding: chunked\r\n\r\n",
+        b'3\r\n{"a\r\n',
+        b'4\r\n":1}\r\n',
+        b"0\r\n\r\n",
+    ):
+        connection.data_received(read)
+    assert ends == [(400, b'{"a":1}')]
+    assert said == []

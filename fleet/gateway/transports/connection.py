@@ -205,6 +205,11 @@ class Connection(asyncio.Protocol):
             and time.monotonic() - self.idle_s < self.keep_s
         )
 
+    @property
+    def _is_good(self) -> bool:
+        """Whether the answer is one whose body goes to `on_chunk` as it comes."""
+        return 200 <= self._parser.get_status_code() < 300
+
     # -- parser ------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
@@ -227,15 +232,11 @@ class Connection(asyncio.Protocol):
         self._between_chunks = False
 
     def on_chunk_complete(self) -> None:
-        self._between_chunks = True  # and every chunk before was for `on_chunk` where it is set
+        self._between_chunks = self._is_good
 
     def on_body(self, body: bytes) -> None:
         exchange = self._exchange
-        if (
-            exchange is not None
-            and exchange.on_chunk is not None
-            and 200 <= self._parser.get_status_code() < 300
-        ):
+        if exchange is not None and exchange.on_chunk is not None and self._is_good:
             exchange.on_chunk(body)
             return
         self._size += len(body)
