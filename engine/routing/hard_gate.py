@@ -35,6 +35,20 @@ def why_not(replica: ReplicaState, now_ms: float) -> WhyNot | None:
     return None
 
 
+def ready_in_ms(replica: ReplicaState, now_ms: float) -> float:
+    """How long until it may be sent something, where time alone decides; else 0."""
+    reason = why_not(replica, now_ms)
+    if reason is None or not reason.is_timed:
+        return 0.0
+    return max(opens_ms(replica, reason) - now_ms, 0.0)
+
+
+def is_ready(replica: ReplicaState, now_ms: float) -> bool:
+    """Whether it can serve: it may be full, but nothing is wrong with it."""
+    reason = why_not(replica, now_ms)
+    return reason is None or reason is WhyNot.CEILING or reason is WhyNot.BACKPRESSURE
+
+
 def opens_ms(replica: ReplicaState, reason: WhyNot) -> float:
     """When a timed `reason` will be over."""
     if reason is WhyNot.BACKPRESSURE:

@@ -109,18 +109,6 @@ class ReplicaState:
         """Why it may not be sent anything now, or None where it may."""
         return hard_gate.why_not(self, now_ms)
 
-    def ready_in_ms(self, now_ms: float) -> float:
-        """How long until it may be sent something, where time alone decides; else 0."""
-        reason = self.why_not(now_ms)
-        if reason is None or not reason.is_timed:
-            return 0.0
-        return max(hard_gate.opens_ms(self, reason) - now_ms, 0.0)
-
-    def is_ready(self, now_ms: float) -> bool:
-        """Whether it can serve: it may be full, but nothing is wrong with it."""
-        reason = self.why_not(now_ms)
-        return reason is None or reason is WhyNot.CEILING or reason is WhyNot.BACKPRESSURE
-
     def score(self, now_ms: float) -> float:
         """Expected wait for one more: `(in flight + queued + 1) x latency / weight`."""
         in_flight = self.in_flight + self.elsewhere

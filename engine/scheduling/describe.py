@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.routing import hard_gate
 from engine.routing.replica_state import ReplicaState
 from engine.scheduling.pool import Pool
 from engine.scheduling.state import State
@@ -103,7 +104,7 @@ def _version(state: State, spec: ModelSpec, version: str, now_ms: float) -> Vers
         "version": version,
         "arm": None if arm is None else str(arm),
         "share": share,
-        "readyReplicas": sum(1 for replica in replicas if replica.is_ready(now_ms)),
+        "readyReplicas": sum(1 for replica in replicas if hard_gate.is_ready(replica, now_ms)),
         "ratePerS": pool.rates.sample([pool.served], now_ms)[0],
         "errorRatio": sum(ratios) / len(ratios) if ratios else None,
         "p50Ms": latency.quantile(0.50),

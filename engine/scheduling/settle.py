@@ -13,6 +13,7 @@ from __future__ import annotations
 from engine.actions import Deliver, ItemResult, LeaseReport
 from engine.errors import Refusal, RefusalCode
 from engine.outcomes import Outcome
+from engine.routing import hard_gate
 from engine.scheduling import feed_breaker
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.state import State
@@ -196,7 +197,7 @@ def upstream_refusal(
             code=RefusalCode.OVERLOADED,
             message=f"replica {replica_id} is busy: {error}",
             limit_name="replica",
-            retry_after_ms=max(attempt.lease.replica.ready_in_ms(now_ms), 1.0),
+            retry_after_ms=max(hard_gate.ready_in_ms(attempt.lease.replica, now_ms), 1.0),
             details=details,
         )
     return Refusal(

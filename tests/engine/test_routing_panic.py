@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 from engine.outcomes import Outcome
+from engine.routing import hard_gate
 from engine.routing.breaker import BreakerState
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import Router
@@ -125,7 +126,10 @@ def test_when_nothing_can_be_sent_the_router_says_when_something_can() -> None:
         assert earliest_ms is not None
         assert 10_000.0 < earliest_ms <= 11_000.0
         assert made.next_change_ms(10_000.0) == earliest_ms
-        assert min(state.ready_in_ms(10_000.0) for state in states) == earliest_ms - 10_000.0
+        assert (
+            min(hard_gate.ready_in_ms(state, 10_000.0) for state in states)
+            == earliest_ms - 10_000.0
+        )
         assert made.pick(earliest_ms - 1.0) is None
         decision = made.pick(earliest_ms)
         assert decision is not None
