@@ -37,21 +37,28 @@ async def closed_loop(
 async def open_loop(
     sender: Sender, workload: Workload, record: Record, pattern: Pattern, *, seed: int = 1
 ) -> None:
-    """Send at the pattern's Poisson arrivals, whatever came of the requests before."""
+    """Send at the pattern's Poisson arrivals, whatever came of the requests before.
+
+    Cancelled, it takes what is in flight along: that was cut off, it did not fail.
+    """
     origin_s = time.monotonic()
     flying: set[asyncio.Task[None]] = set()
 
     async def one(due_s: float) -> None:
         record(await sender.send(workload.next(), due_s, origin_s))
 
-    for at_s in pattern.arrivals(random.Random(seed)):
-        due_s = origin_s + at_s
-        if (wait_s := due_s - time.monotonic()) > 0:
-            await asyncio.sleep(wait_s)
-        if len(flying) >= MAX_IN_FLIGHT:
-            await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-        task = asyncio.create_task(one(due_s))
-        flying.add(task)
-        task.add_done_callback(flying.discard)
-    if flying:
-        await asyncio.wait(flying)
+    try:
+        for at_s in pattern.arrivals(random.Random(seed)):
+            due_s = origin_s + at_s
+            if (wait_s := due_s - time.monotonic()) > 0:
+                await asyncio.sleep(wait_s)
+            if len(flying) >= MAX_IN_FLIGHT:
+                await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+            task = asyncio.create_task(one(due_s))
+            flying.add(task)
+            task.add_done_callback(flying.discard)
+        if flying:
+            await asyncio.wait(flying)
+    finally:
+        for task in flying:
+            task.cancel()

@@ -194,3 +194,18 @@ def test_too_little_success_and_nobody_there_are_failures(tmp_path: Path) -> Non
         call_command("loadtest", *nobody, stdout=StringIO())
     with pytest.raises(CommandError, match="--csv"):
         call_command("loadtest", *nobody, "--csv", "/nowhere/x.csv", stdout=StringIO())
+
+
+async def test_requests_cut_off_by_the_end_are_not_counted_as_failed(gateway: Any) -> None:
+    served, url = gateway
+    served.pause_s = 30.0
+    tally = Tally()
+    pattern = Pattern("steady", 200.0, float("inf"))
+    async with Sender(url, "key") as sender:
+        loop = asyncio.create_task(open_loop(sender, workload(), tally.record, pattern, seed=3))
+        async with asyncio.timeout(20.0):
+            while served.inside < 5:
+                await asyncio.sleep(0.01)
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+    assert tally.offered == 0
