@@ -139,6 +139,15 @@ def module_database(template_database: str, django_db_blocker: object) -> Iterat
         yield database
 
 
+@pytest.fixture(scope="session")
+def session_database(
+    template_database: str, django_db_blocker: object
+) -> Iterator[ScratchDatabase]:
+    """The same for the whole run: for what is dear to fill and whose readers share it."""
+    with _copied(template_database, django_db_blocker) as database:
+        yield database
+
+
 @contextmanager
 def _copied(template: str, django_db_blocker: object) -> Iterator[ScratchDatabase]:
     with django_db_blocker.unblock():  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from fleet.dashboard.charts.skeleton import Chart, style_ids
-from fleet.dashboard.format import words
+from fleet.dashboard.format import THIN, words
 from fleet.dashboard.tables import Column, Row, Table
 
 register = template.Library()
@@ -285,3 +285,22 @@ def with_query(context: template.Context, **changes: Any) -> str:
         if value not in ("", None):
             query[key] = str(value)
     return f"?{query.urlencode()}" if query else "?"
+
+
+@register.filter
+def with_commands(text: str) -> SafeString:
+    """Prose in which what stands between backticks is a command to copy."""
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (format_html("<code data-copy>{}</code>", part) if index % 2 else part,)
+            for index, part in enumerate(text.split("`"))
+        ),
+    )
+
+
+@register.filter
+def thousands(value: int) -> str:
+    """A whole number in full, in groups of three: 12 345 678."""
+    return f"{value:,}".replace(",", THIN)

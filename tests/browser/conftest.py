@@ -1,8 +1,9 @@
 """A real browser before a real web process: daphne, PostgreSQL, Valkey, Chromium.
 
-`site` has the whole fixed past and gateways that play; `bare` has people and nothing else.
-Each is one web process for a module. Everything in this folder runs in one xdist worker, so
-that a run has one Chromium.
+`site` has the whole fixed past and gateways that play: one web process for the run. A module
+that stops its gateways starts them again, and one that adds a gateway sees it off. Everything
+in this folder runs in one xdist worker, so that a run has one Chromium; a module has its own,
+because Playwright's event loop must not outlive it.
 """
 
 import re
@@ -28,7 +29,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.browser.past import PASSWORD_FOR_TESTS as PASSWORD
+from tests.browser.persons import PASSWORD_FOR_TESTS as PASSWORD
+from tests.browser.persons import session_key
 from tests.conftest import ScratchDatabase
 
 HERE = Path(__file__).resolve().parent
@@ -41,8 +43,8 @@ CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disab
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Each module in its own order: its tests share a web process that remembers which gateways
     it heard. (Each module also says `xdist_group("browser")`: one Chromium at a time.)"""
-    mine = [item for item in items if HERE in item.path.parents]
     yield
+    mine = [item for item in items if HERE in item.path.parents]
     places = [place for place, item in enumerate(items) if item in mine]
     mine.sort(key=lambda item: (item.path.name, item.reportinfo()[1] or 0))
     for place, item in zip(places, mine, strict=True):
@@ -86,22 +88,14 @@ class Site:
         self.stages.clear()
 
 
-def prepare(environment: dict[str, str], *arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, str(HERE / "prepare.py"), *arguments],
-        env=environment,
-        cwd=ROOT,
-        check=True,
-    )
-
-
 @contextmanager
 def served(
     database: ScratchDatabase, tmp_path: Path, application: str = "halcyon_site.asgi:application",
-    port: int | None = None, broker: int = 9,
+    *, broker: int = 9, past: tuple[str, ...],
 ) -> Iterator[Site]:  # fmt: skip
-    """A web process on a free port, ready to answer."""
-    port = port or free_port()
+    """A web process on a free port, ready to answer; `past` is what `prepare.py` is told,
+    which works while the web process starts."""
+    port = free_port()
     environment = {
         **database.environment,
         "VALKEY_URL": own_broker(database.environment["VALKEY_URL"], broker),
@@ -109,6 +103,9 @@ def served(
         "HALCYON_LOG_LEVEL": "WARNING",
         "PYTHONPATH": str(ROOT),
     }
+    preparing = subprocess.Popen(
+        [sys.executable, str(HERE / "prepare.py"), *past], env=environment, cwd=ROOT
+    )
     log = (tmp_path / f"web-{port}.log").open("wb")
     web = subprocess.Popen(
         [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "-v0", application],
@@ -116,16 +113,18 @@ def served(
     )  # fmt: skip
     site = Site(f"http://127.0.0.1:{port}", environment)
     try:
+        assert preparing.wait(120) == 0, "the past could not be prepared"
         wait_until_served(site.url, web)
         yield site
     finally:
         site.silence()
-        web.terminate()
-        try:
-            web.wait(10)
-        except subprocess.TimeoutExpired:
-            web.kill()
-            web.wait()
+        for process in (preparing, web):
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         log.close()
 
 
@@ -142,12 +141,12 @@ def wait_until_served(url: str, web: "subprocess.Popen[bytes]", within_s: float 
     raise AssertionError(f"{url} did not answer within {within_s} s")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(
-    module_database: ScratchDatabase, tmp_path_factory: pytest.TempPathFactory
+    session_database: ScratchDatabase, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    with served(module_database, tmp_path_factory.mktemp("web")) as made:
-        prepare(made.environment, "everything")
+    folder = tmp_path_factory.mktemp("web")
+    with served(session_database, folder, past=("everything",)) as made:
         yield made
 
 
@@ -173,6 +172,13 @@ class Watched:
     def open(self, path: str) -> Page:
         self.page.goto(self.site.url + path)
         return self.page
+
+    def arrive(self, name: str = "otto") -> "Watched":
+        """Be somebody whose session `prepare.py` began: one test signs in by the form."""
+        self.page.context.add_cookies(
+            [{"name": "sessionid", "value": session_key(name), "url": self.site.url}]
+        )
+        return self
 
     def sign_in(self, name: str = "otto") -> Page:
         self.open("/sign-in/")
@@ -220,13 +226,13 @@ def visitor(site: Site, chromium: Browser) -> Iterator[Watched]:
 
 @pytest.fixture(scope="module")
 def signed_in_context(site: Site, chromium: Browser) -> Iterator[BrowserContext]:
-    """One operator's browser for a module: signed in once, plotly.js loaded once."""
+    """One operator's browser for a module: signed in, plotly.js loaded once."""
     context = chromium.new_context(
         viewport={"width": 1440, "height": 1000}, timezone_id="UTC", reduced_motion="reduce"
     )
     context.set_default_timeout(30_000)
     page = context.new_page()
-    watch(page, site).sign_in("otto")
+    watch(page, site).arrive("otto")
     page.close()
     yield context
     context.close()

@@ -8,10 +8,12 @@ import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.backends.db import SessionStore
 
 from engine.stats.histogram import LogHistogram, bucket_of
-from fleet.models import Tenant, UsageMinute, WindowStat
+from fleet.models import Heartbeat, Tenant, UsageMinute, WindowStat
 from fleet.services import (
     Registration,
     create_model,
@@ -21,11 +23,10 @@ from fleet.services import (
     register_replica,
     set_split,
 )
+from tests.browser.persons import PASSWORD_FOR_TESTS, PEOPLE, session_key
 from tests.browser.stage import view
 
 ACTOR = "the stage"
-PASSWORD_FOR_TESTS = "a-password-for-tests"
-PEOPLE = {"vera": "Viewer", "otto": "Operator", "ada": "Admin"}
 
 ARMS = (
     ("llama-3-8b", "v1", "baseline", 0.75, 118.0),
@@ -35,10 +36,17 @@ ARMS = (
 
 
 def people() -> None:
-    """One person a role."""
+    """One person a role, each signed in once."""
     for name, group in PEOPLE.items():
         user = User.objects.create_user(name, password=PASSWORD_FOR_TESTS)
         user.groups.add(Group.objects.get(name=group))
+        session = SessionStore()
+        session[SESSION_KEY] = str(user.pk)
+        session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+        session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+        session.set_expiry(86_400 * 3650)
+        session._session_key = session_key(name)
+        session.save(must_create=True)
 
 
 def configuration() -> None:
@@ -77,6 +85,12 @@ def windows(end: datetime, *, gateway: str = "gateway-a") -> int:
     ]
     WindowStat.objects.bulk_create(rows, batch_size=2000)
     return len(rows)
+
+
+def processes(now: datetime) -> None:
+    """Who wrote lately; beat did not."""
+    for name, age_s in (("beat", 94), ("gateway:gateway-a", 2), ("worker@node-1", 5)):
+        Heartbeat.objects.create(name=name, seen_at=now - timedelta(seconds=age_s))
 
 
 def usage(end: datetime, *, gateway: str = "gateway-a") -> None:

@@ -5,6 +5,8 @@ the test process, where Playwright's event loop runs.
 """
 
 import os
+import random
+import secrets
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +28,10 @@ def main(what: str, at: str = "") -> None:
     if at:
         moment = datetime.fromisoformat(at)
         timezone.now = lambda: moment
+        chance = random.Random(1)  # keys, salts and so digests: the same in every picture
+        secrets.token_bytes = lambda n=None: chance.randbytes(n or 32)
+        secrets.choice = chance.choice
+        secrets.randbelow = chance.randrange
     past.people()
     if what != "everything":
         return
@@ -34,6 +40,7 @@ def main(what: str, at: str = "") -> None:
     Replica.objects.update(heartbeat_at=None)  # written down by hand: nobody awaits a heartbeat
     past.windows(now)
     past.usage(now)
+    past.processes(now)
     past.rollout(now)
 
 

@@ -542,9 +542,18 @@ async def play(
         second += 1
 
 
+async def leave(gateways: list[str]) -> None:
+    """Say farewell for gateways that were killed: the dashboard forgets them."""
+    from fleet.live.publisher import Publisher
+
+    for gateway in gateways:
+        await Publisher(gateway).close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gateways", default="gateway-a", help="comma-separated ids")
+    parser.add_argument("--farewell", action="store_true", help="see the gateways off")
     for name in ("replicas", "models", "tenants"):
         parser.add_argument(f"--{name}", type=int, default=0)
     options = parser.parse_args()
@@ -553,6 +562,9 @@ def main() -> None:
     import django
 
     django.setup()
+    if options.farewell:
+        asyncio.run(leave(options.gateways.split(",")))
+        return
     sizes = {name: getattr(options, name) for name in ("replicas", "models", "tenants")}
     asyncio.run(play(options.gateways.split(","), sizes))
 

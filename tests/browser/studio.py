@@ -1,7 +1,8 @@
 """The web application with its clock stopped: for pictures that are the same every time.
 
-Everything is real but time and gateways: five minutes of the played fleet are in memory, the
-wall clock stands at `STILL`, and the pulse looks at it for ever.
+Everything is real but time, gateways and what the doctor finds on the machine: five minutes of
+the played fleet are in memory, the wall clock stands at `STILL`, and the pulse looks at it for
+ever.
 """
 
 import os
@@ -20,6 +21,35 @@ from fleet.live import facts, pulse, store  # noqa: E402
 from halcyon_site.asgi import application as real  # noqa: E402
 from tests.browser.stage import view  # noqa: E402
 
+# What the doctor would say of a machine that the pictures do not depend on.
+FINDINGS: tuple[tuple[str, ...], ...] = (
+    ("database", "healthy", "PostgreSQL 18.4"),
+    ("settings", "healthy", "debug off, hosts and replica networks limited"),
+    ("disk", "healthy", "61 GiB free at /var/lib/halcyon"),
+    ("broker", "healthy", "Valkey 9.0.1"),
+    ("gateway", "healthy", "http://127.0.0.1:8080 is ready"),
+    ("web", "healthy", "http://127.0.0.1:8000 is ready"),
+    ("migrations", "healthy", "all applied"),
+    ("triggers", "healthy", "every change of configuration is announced"),
+    ("clock", "healthy", "within 0.0 s of the database"),
+    (
+        "beat",
+        "down",
+        "last tick 94 s ago",
+        "Rollouts hold where they are, silent replicas stay listed, windows are not rolled up.",
+        "Start `celery -A halcyon_site beat` and `celery -A halcyon_site worker`.",
+    ),
+    ("gateways", "healthy", "1 record what they serve"),
+    (
+        "replicas",
+        "degraded",
+        "1 of 6 do not answer: llama-t4-1",
+        "Gateways leave them out; the others carry their share while they can.",
+        "Look at their logs; remove one that is gone: `manage.py replicas remove ID`.",
+    ),
+    ("traffic", "healthy", "2 models, each with replicas behind it"),
+    ("keys", "healthy", "5 keys of 4 tenants"),
+)
 SECONDS = 300
 LAST = 540
 
@@ -41,8 +71,12 @@ def fill() -> None:
 
 def still() -> None:
     """Every look at the pulse sees the same instant."""
-    heart = pulse.pulse
     from dataclasses import replace
+
+    from fleet.dashboard.checkup import checkup
+    from fleet.doctor import Finding
+
+    heart = pulse.pulse
 
     scene = replace(heart._look(), at_ms=STILL_MS)
     facts.facts.now("database")
@@ -52,6 +86,9 @@ def still() -> None:
             facts.facts.now(name)
         return scene
 
+    findings = [Finding(*finding) for finding in FINDINGS]  # type: ignore[arg-type]
+    checkup.examine = lambda: findings
+    checkup.patience_s = 30.0
     heart.scene = scene_with_facts  # type: ignore[method-assign,assignment]
 
 

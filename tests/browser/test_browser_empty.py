@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import Site, Watched, prepare, served, watch
+from tests.browser.conftest import Site, Watched, served, watch
 from tests.conftest import ScratchDatabase
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -18,16 +18,14 @@ def bare(
     module_database: ScratchDatabase, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     web = tmp_path_factory.mktemp("web")
-    with served(module_database, web, broker=EMPTY_BROKER) as made:
-        prepare(made.environment, "people")
+    with served(module_database, web, broker=EMPTY_BROKER, past=("people",)) as made:
         yield made
 
 
 @pytest.fixture
 def newcomer(bare: Site, chromium: Browser) -> Iterator[Watched]:
     context = chromium.new_context()
-    watched = watch(context.new_page(), bare)
-    watched.sign_in()
+    watched = watch(context.new_page(), bare).arrive()
     yield watched
     context.close()
 

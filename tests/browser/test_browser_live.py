@@ -1,20 +1,19 @@
 """Pages that live: numbers move and match the API, staleness is said, nothing jumps."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import Site, Watched, free_port, served, watch
-from tests.conftest import ScratchDatabase
+from tests.browser.conftest import Site, Watched, watch
+from tests.browser.door import Door
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 TILE = "[data-live='tiles.offered.value']"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def playing(site: Site) -> Iterator[None]:
     site.play()
     yield
@@ -85,6 +84,8 @@ def test_one_gateway_lost_greys_its_part_and_the_rest_goes_on(
     expect(lost).to_have_attribute("data-word", "down", timeout=20_000)
     expect(page.locator('[data-banner="feed"]')).to_contain_text("Lost: gateway-b")
     expect(page.locator('[data-row="gateway-a"] .status')).to_have_attribute("data-word", "healthy")
+    assert site.play("--farewell", "--gateways", "gateway-b").wait(30) == 0
+    expect(rows).to_have_count(1)
 
 
 def test_pausing_stops_the_numbers_and_resuming_shows_the_present(operator: Watched) -> None:
@@ -161,21 +162,20 @@ def test_the_keyboard_leads_everywhere(operator: Watched) -> None:
 
 
 def test_a_lost_connection_counts_down_keeps_the_data_and_comes_back(
-    module_database: ScratchDatabase, site: Site, chromium: Browser, tmp_path: Path
+    site: Site, chromium: Browser
 ) -> None:
-    port = free_port()
     context = chromium.new_context()
-    with served(module_database, tmp_path, port=port) as first:
-        watched = watch(context.new_page(), first)
-        watched.sign_in()
+    with Door(site.url) as door:
+        watched = watch(context.new_page(), Site(door.url, site.environment)).arrive()
         page = watched.open("/")
         watched.until_live()
         expect(page.locator(TILE)).not_to_have_text("–", timeout=20_000)
-    banner = page.locator('[data-banner="link"]')
-    expect(banner).to_contain_text("The connection is lost. Trying again in", timeout=20_000)
-    expect(page.locator("main")).to_have_class("stale")
-    assert page.inner_text(TILE) != "–"
-    with served(module_database, tmp_path, port=port):
+        door.shut()
+        banner = page.locator('[data-banner="link"]')
+        expect(banner).to_contain_text("The connection is lost. Trying again in", timeout=20_000)
+        expect(page.locator("main")).to_have_class("stale")
+        assert page.inner_text(TILE) != "–"
+        door.open()
         watched.until_live()
         expect(banner).to_be_hidden()
         expect(page.locator("main")).not_to_have_class("stale")
@@ -183,7 +183,7 @@ def test_a_lost_connection_counts_down_keeps_the_data_and_comes_back(
 
 
 def test_a_viewer_watches_and_is_offered_no_action(visitor: Watched) -> None:
-    page = visitor.sign_in("vera")
+    page = visitor.arrive("vera").page
     for path in ("/fleet/llama-a100-1/", "/rollouts/1/", "/rollouts/", "/requests/"):
         visitor.open(path)
         assert page.locator("main form[method=post]").count() == 0

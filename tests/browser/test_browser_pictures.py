@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import ROOT, Site, prepare, served, watch
+from tests.browser.conftest import ROOT, Site, served, watch
 from tests.conftest import ScratchDatabase
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -32,8 +32,8 @@ def studio(
     module_database: ScratchDatabase, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("studio")
-    with served(module_database, folder, "tests.browser.studio:application", broker=8) as made:
-        prepare(made.environment, "everything", STILL)
+    studio = "tests.browser.studio:application"
+    with served(module_database, folder, studio, broker=8, past=("everything", STILL)) as made:
         yield made
 
 
@@ -64,10 +64,11 @@ def test_each_page_has_its_picture_and_no_sideways_scroll(
         color_scheme="dark" if scheme == "dark" else "light",
     )
     context.set_default_timeout(30_000)
-    watched = watch(context.new_page(), studio)
-    watched.sign_in("otto")
+    context.clock.set_fixed_time(STILL)
+    watched = watch(context.new_page(), studio).arrive("otto")
     for name in names:
         page = watched.open(PICTURES[name])
+        watched.until_live()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         _picture(page, IMAGES / f"{name}{suffix}.png", whole=True)
     assert watched.problems() == []

@@ -10,9 +10,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from fleet.dashboard.checkup import Checkup
+from fleet.dashboard.pages import system
 from fleet.live.pulse import Pulse, pulse
 from fleet.live.store import LiveStore
-from fleet.models import Replica
+from fleet.models import ApiKey, Replica
+from fleet.services import create_tenant, issue_key
 from tests.browser import past
 from tests.browser.stage import view
 
@@ -35,6 +38,12 @@ PAGES = (
     "/search/?q=llama",
 )
 MOST_QUERIES = 30
+
+
+@pytest.fixture(autouse=True)
+def a_doctor_who_is_waited_for(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.HALCYON_GATEWAY_URL = settings.HALCYON_WEB_URL = "http://127.0.0.1:9"
+    monkeypatch.setattr(system, "checkup", Checkup(patience_s=60.0))
 
 
 @pytest.fixture
@@ -246,3 +255,10 @@ def test_the_range_control_reads_the_recorded_past(playing: Pulse) -> None:
     assert (
         len(client_of("Viewer").get("/?range=24h").context["once"]["charts"]["latency"]["t"]) <= 600
     )
+
+
+def test_a_key_is_shown_by_its_own_prefix_and_not_with_a_second_one(heard: Pulse) -> None:
+    issue_key(create_tenant("acme", actor="a test"), "main", actor="a test")
+    prefix = ApiKey.objects.get().prefix
+    body = text(client_of().get("/tenants/acme/"))
+    assert f">{prefix}_" in body

@@ -1,10 +1,13 @@
 """The doctor in the browser."""
 
+import platform
+from importlib.metadata import version
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from fleet.dashboard import checks, columns
+from fleet.dashboard import columns
+from fleet.dashboard.checkup import checkup
 from fleet.dashboard.page import look, paint, signed_in
 from fleet.dashboard.panels.engine import gateway_row
 from fleet.dashboard.panels.shell import shell
@@ -13,6 +16,13 @@ from fleet.dashboard.twins import Twin
 from fleet.live.scene import Scene
 from fleet.live.topics import Params, register
 from fleet.selectors import presence
+
+PACKAGES = ("django", "channels", "daphne", "psycopg", "celery", "numpy", "plotly", "redis")
+
+
+def versions() -> list[tuple[str, str]]:
+    """What this web process is made of."""
+    return [("Python", platform.python_version()), *((name, version(name)) for name in PACKAGES)]
 
 
 def live(scene: Scene, _params: Params) -> dict[str, Any]:
@@ -34,8 +44,8 @@ def system(request: HttpRequest) -> HttpResponse:
         topic="system",
         sight=sight,
         twin=Twin("manage.py doctor", "/v1/control/state"),
-        checks=checks.run(sight.scene),
+        seen=checkup.look(),
         processes=presence(),
-        versions=checks.versions(),
+        versions=versions(),
         gateways=columns.GATEWAYS,
     )

@@ -61,20 +61,22 @@ def once(scene: Scene, _params: Params) -> dict[str, Any]:
         "breakers": "open_breakers",
     }
     rows = {
-        f"versions/{model['model']}/{version['version']}": rings.row(
-            "version", f"{model['model']}/{version['version']}"
-        )
-        for model in scene.state["models"]
-        for version in model["versions"]
+        f"versions/{row['id']}": rings.row("version", row["id"])
+        for row in version_rows(scene.state, limit=10)
     }
     replicas = {
         f"attention/{row['id']}": rings.row("replica", row["id"])
         for row in attention_rows(scene.state, limit=8)
     }
+    queues = {
+        f"queues/{row['id']}": rings.row("queue", row["id"])
+        for row in queue_rows(scene.state, limit=8)
+    }
     return {
         "sparks": {f"tiles/{tile}": rings.series(name) for tile, name in sparks.items()}
         | rows
-        | replicas,
+        | replicas
+        | queues,
         "series": chart_series(scene),
     }
 

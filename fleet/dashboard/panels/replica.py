@@ -44,9 +44,10 @@ def chances(scene: Scene, replica: ReplicaView) -> list[dict[str, Any]]:
     eligible = [r for r in rivals if not why_not(r) and r["inFlight"] < r["ceiling"]]
     scored = sorted(rivals, key=lambda r: (r["score"] is None, r["score"] or 0.0, r["replicaId"]))
     n = len(eligible)
+    drawn = {r["replicaId"] for r in eligible}
     rows = []
     for rival in scored:
-        if rival in eligible:
+        if rival["replicaId"] in drawn:
             beaten = sum((r["score"] or 0.0) > (rival["score"] or 0.0) for r in eligible)
             chance = 1.0 if n == 1 else 2.0 * beaten / (n * (n - 1)) if n else 0.0
             why = "may be drawn" if chance > 0 else "loses every draw: the highest score"

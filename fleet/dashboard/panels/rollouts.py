@@ -7,7 +7,7 @@ itself tells: a canary with traffic is a rollout by hand.
 
 from typing import Any, TypedDict
 
-from fleet.dashboard.format import count, plural
+from fleet.dashboard.format import count, plural, words
 from fleet.live.scene import Scene
 
 
@@ -66,11 +66,8 @@ def rollout_answer(scene: Scene) -> dict[str, str]:
             "command": "manage.py rollout start MODEL VERSION",
         }
     first = rollouts[0]
-    decided = (
-        f"last decision: {first['verdict']}{f', {first["reason"]}' if first['reason'] else ''}"
-        if first["verdict"]
-        else "not judged yet"
-    )
+    reason = f", {words(first['reason'])}" if first["reason"] else ""
+    decided = f"last decision: {first['verdict']}{reason}" if first["verdict"] else "not judged yet"
     text = f"{first['model']} {first['canary']} at {first['percent']:g} %, {decided}."
     if len(rollouts) > 1:
         text += f" {plural(len(rollouts) - 1, 'more rollout')}."
