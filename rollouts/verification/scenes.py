@@ -50,11 +50,15 @@ class Scene:
     parts: tuple[Part, ...]
     policy: dict[str, Any]
     ended: Callable[[Rollout, list[Decision]], bool | None]
-    per_s: float = 60.0
+    per_s: float = 100.0
 
-    def changed(self, steps: list[float] | None) -> "Scene":
-        """This scene on other steps, where they are given."""
-        return self if steps is None else replace(self, policy={**self.policy, "steps": steps})
+    def changed(self, steps: list[float] | None, per_s: float | None) -> "Scene":
+        """This scene on other steps and at another rate, where they are given."""
+        return replace(
+            self,
+            policy=self.policy if steps is None else {**self.policy, "steps": steps},
+            per_s=self.per_s if per_s is None else per_s,
+        )
 
     def saboteur(self, stage: Stage) -> Callable[[Ending], None]:
         """What goes wrong while it plays."""
@@ -128,5 +132,6 @@ SCENES = (
         parts=CRAMPED_PARTS,
         policy={"steps": [5, 25, 85, 100]},
         ended=_held,
+        per_s=60.0,
     ),
 )

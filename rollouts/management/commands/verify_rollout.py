@@ -79,7 +79,7 @@ class Command(FleetCommand):
         parser.add_argument(
             "--only", metavar="NAMES", help=f"some of {', '.join(names)}, with commas between"
         )
-        parser.add_argument("--rate", type=float, default=60.0, help="requests a second (60)")
+        parser.add_argument("--rate", type=float, help="requests a second (100, cramped 60)")
         parser.add_argument("--interval", type=int, default=2, help="length of a window, s (2)")
         parser.add_argument(
             "--warm-up",
@@ -91,7 +91,7 @@ class Command(FleetCommand):
             "--steps", metavar="5,25,50,100", help="percent, instead of each scene's"
         )
 
-    def act(self, only: str | None, rate: float, interval: int, **options: Any) -> None:
+    def act(self, only: str | None, rate: float | None, interval: int, **options: Any) -> None:
         steps, warm_up_s = options["steps"], options["warm_up"]
         if steps is not None:
             steps = percentages(steps)
@@ -99,11 +99,11 @@ class Command(FleetCommand):
         if warm_up_s is None:
             warm_up_s = settings.HALCYON_WARM_UP_S + HISTORY_S
         self.warm_up_s = require_range("--warm-up", warm_up_s, 0.0, 600.0, unit="s")
-        scenes = [scene.changed(steps) for scene in _chosen(only)]
+        scenes = [scene.changed(steps, rate) for scene in _chosen(only)]
         self.gateways = [
             url for part in settings.HALCYON_GATEWAY_URL.split(",") if (url := part.strip())
         ]
-        if not 5.0 <= rate <= 1000.0:
+        if rate is not None and not 5.0 <= rate <= 1000.0:
             raise InvalidInput("--rate", rate, "must be from 5 to 1000 requests a second")
         if not 1 <= interval <= 60:
             raise InvalidInput("--interval", interval, "must be from 1 to 60 s")
@@ -111,7 +111,7 @@ class Command(FleetCommand):
         try:
             self._require_a_fleet()
             for _parts, together in groupby(scenes, key=lambda scene: scene.parts):
-                results += self._play_together(list(together), rate, interval)
+                results += self._play_together(list(together), interval)
         except StageBroken as error:
             raise CommandError(str(error), returncode=NOT_OFFERED) from None
         self.show([result.to_row() for result in results])
@@ -133,23 +133,25 @@ class Command(FleetCommand):
                 "(`manage.py up` does)"
             )
 
-    def _play_together(self, scenes: list[Scene], rate: float, interval: int) -> list[Result]:
+    def _play_together(self, scenes: list[Scene], interval: int) -> list[Result]:
         """Play scenes that share a stage, one after the other."""
         played = {"v1", *(scene.name for scene in scenes)}
         parts = [part for part in scenes[0].parts if part.version in played]
         stage = Stage(scenes[0].name, parts)
         self._tell(f"{stage.model}: starting {len(stage.parts)} replicas")
         with stage.up():
-            with SteadyTraffic(self.gateways, stage.key, stage.model, rate):
+            with SteadyTraffic(self.gateways, stage.key, stage.model, scenes[0].per_s):
                 self._tell(f"{stage.model}: warming up for {self.warm_up_s:.0f} s")
                 while stage.age_s() < self.warm_up_s:
                     time.sleep(POLL_S)
-            return [self._play(scene, stage, rate, interval) for scene in scenes]
+            return [self._play(scene, stage, interval) for scene in scenes]
 
-    def _play(self, scene: Scene, stage: Stage, rate: float, interval: int) -> Result:
+    def _play(self, scene: Scene, stage: Stage, interval: int) -> Result:
         self._tell(f"\n{scene.name}: must be {scene.must}")
         began_s = time.monotonic()
-        traffic = SteadyTraffic(self.gateways, stage.key, stage.model, rate, scene.saboteur(stage))
+        traffic = SteadyTraffic(
+            self.gateways, stage.key, stage.model, scene.per_s, scene.saboteur(stage)
+        )
         decisions: list[Decision] = []
         held: bool | None = None
         with traffic:
