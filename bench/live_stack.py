@@ -45,6 +45,7 @@ class LiveStack:
         self.environment = {
             **os.environ,
             **(settings or {}),
+            "DJANGO_SETTINGS_MODULE": "halcyon_site.settings",  # a test run has its own
             "HALCYON_VAR": str(self._directory / "var"),
             "HALCYON_GATEWAY_URL": f"http://127.0.0.1:{self._base + 80}",
             "HALCYON_WEB_URL": f"http://127.0.0.1:{self._base}",

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+GATEWAY = "$GATEWAY"
+
 
 @dataclass(slots=True, frozen=True)
 class Twin:
     command: str
-    api: str  # a path of the control API
+    api: str  # a path of the control API, or of a gateway where it begins with GATEWAY
 
     @property
     def curl(self) -> str:
+        if self.api.startswith(GATEWAY):
+            url = self.api.replace(GATEWAY, settings.HALCYON_GATEWAY_URL.split(",")[0].rstrip("/"))
+            return f'curl -H "x-api-key: $HALCYON_KEY" {url}'
         base = settings.HALCYON_WEB_URL.rstrip("/")
         return f'curl -H "Authorization: Bearer $HALCYON_TOKEN" {base}{self.api}'
 

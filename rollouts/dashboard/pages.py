@@ -95,7 +95,7 @@ def decision(request: HttpRequest, pk: int, seq: int) -> HttpResponse:
         topic="history",
         sight=sight,
         twin=Twin(
-            f"manage.py audit replay --rollout {pk}",
+            f"manage.py audit replay {pk}",
             f"/v1/control/rollouts/{row.rollout.model}/history",
         ),
         decision=row,

@@ -1,13 +1,19 @@
 """Every page, rendered: complete on the first paint, honest when empty, small in queries."""
 
+import re
+import shlex
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.core.management import get_commands, load_command_class
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import resolve
 from django.utils import timezone
 
 from fleet.dashboard.checkup import Checkup
@@ -95,6 +101,22 @@ def test_a_page_is_complete_on_its_first_paint_with_few_queries(path: str, playi
     assert "<h1>" in body
     assert "manage.py" in body or "curl" in body  # its twin
     assert "None" not in body.replace("none", "").replace('"None"', "")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_footer_named_a_command_that_did_not_exist(path: str, playing: Pulse) -> None:
+    past.configuration()
+    footer = text(client_of().get(path)).partition('<footer class="twin">')[2]
+    command, url = (
+        unescape(found) for found in re.findall(r"<code data-copy>(.*?)</code>", footer)
+    )
+    if command.startswith("manage.py"):
+        name, *arguments = shlex.split(command)[1:]
+        parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
+        parser.parse_args(arguments)  # type: ignore[attr-defined]
+    address = urlsplit(shlex.split(url)[-1])
+    if "explain" not in command:  # that one is a gateway's
+        assert resolve(address.path)
 
 
 @pytest.mark.parametrize("path", [p for p in PAGES if p.count("/") < 3])

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 from fleet.dashboard import columns, gateways
 from fleet.dashboard.page import look, paint, signed_in
 from fleet.dashboard.panels import requests as panel
-from fleet.dashboard.twins import Twin
+from fleet.dashboard.twins import GATEWAY, Twin
 from fleet.live.pulse import pulse
 from fleet.roles import Role
 
@@ -48,7 +48,7 @@ def requests(request: HttpRequest) -> HttpResponse:
         page="requests",
         topic="requests",
         sight=sight,
-        twin=Twin("manage.py explain REQUEST_ID", "/v1/requests/REQUEST_ID/explain"),
+        twin=Twin("manage.py explain REQUEST_ID", f"{GATEWAY}/v1/requests/REQUEST_ID/explain"),
         table=columns.REQUESTS,
         pages=panel.page_of(sight.scene, sight.params),
         form=TryForm(initial={"model": names[0] if names else ""}),
@@ -72,7 +72,7 @@ def explain(request: HttpRequest, request_id: str) -> HttpResponse:
         page="requests",
         topic="request",
         sight=sight,
-        twin=Twin(f"manage.py explain {request_id}", f"/v1/requests/{request_id}/explain"),
+        twin=Twin(f"manage.py explain {request_id}", f"{GATEWAY}/v1/requests/{request_id}/explain"),
         record=record,
         row=panel.request_row(record),
         fall=panel.waterfall(record),

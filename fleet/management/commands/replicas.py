@@ -7,6 +7,7 @@ import msgspec
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
+from engine.errors import UnknownName
 from fleet import fleet_file, services
 from fleet.management.command import FleetCommand, actor
 from fleet.models import Replica
@@ -16,6 +17,7 @@ class Command(FleetCommand):
     help = "List, register, drain and remove replicas; compare the fleet with a file."
     subcommands = {
         "list": "List replicas as they are written down.",
+        "show": "Show one replica.",
         "register": "Write down a server that will not register by itself (vLLM, llama.cpp).",
         "drain": "Send a replica no new work.",
         "undrain": "Let a replica have work again.",
@@ -29,6 +31,18 @@ class Command(FleetCommand):
             [row_of(replica) for replica in rows],
             empty="no replica is written down: start one with `manage.py replica --help`",
         )
+
+    def show_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("id")
+
+    def do_show(self, id: str, **_: Any) -> None:  # noqa: A002
+        replica = Replica.objects.select_related("version__model").filter(replica_id=id).first()
+        if replica is None:
+            known = Replica.objects.values_list("replica_id", flat=True)[:8]
+            raise UnknownName("replica", id, known)
+        limits = ("max_batch_size", "max_batch_tokens", "max_concurrency", "work_unit")
+        details = {name.replace("_", " "): getattr(replica, name) for name in limits}
+        self.show_one({**row_of(replica), **details, "accelerator": replica.accelerator})
 
     def register_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("id")

@@ -31,10 +31,14 @@ class Command(FleetCommand):
 
     def list_arguments(self, parser: CommandParser) -> None:
         _filters(parser)
+        parser.add_argument("--seq", type=int, help="this one event")
         parser.add_argument("--limit", type=int, default=50, help="how many (50)")
 
-    def do_list(self, limit: int, **options: Any) -> None:
-        events = audit_events(**_chosen(options))[: max(limit, 1)]
+    def do_list(self, limit: int, seq: int | None = None, **options: Any) -> None:
+        events = audit_events(**_chosen(options))
+        if seq is not None:
+            events = events.filter(seq=seq)
+        events = events[: max(limit, 1)]
         if self.as_json:
             self.print_json([_document(event) for event in events])
             return
