@@ -23,7 +23,7 @@ HELP = "from a rollback's verdict to the canary's last request, with two gateway
 
 BEAT_S = 2.0
 BEYOND_S = 1.0
-SHORT = ("--interval", "1", "--steps", "50,100", "--warm-up", "3", "--rate", "80")
+SHORT = ("--interval", "1", "--steps", "50,100", "--warm-up", "3", "--rate", "50")
 
 _COLUMNS = (
     Column(key="run", title="run", form="d"),

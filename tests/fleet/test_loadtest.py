@@ -46,7 +46,7 @@ async def gateway() -> Any:
     served = Gateway()
     app = web.Application()
     app.router.add_post("/v1/infer", served.infer)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
