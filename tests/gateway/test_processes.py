@@ -66,6 +66,7 @@ async def test_a_crashed_process_is_replaced_and_the_others_serve_on(stack: Stac
     stack.rows.model()
     await stack.replica()
     gateway = await stack.gateway(stack.rows.tenant(), processes=2)
+    await every_process_takes_requests(gateway, 2)
     before = {child.pid for child in children(gateway)}
     victim = min(before)
     os.kill(victim, signal.SIGKILL)
