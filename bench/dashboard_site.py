@@ -1,6 +1,5 @@
 """A large fleet's rows in a database of its own, and a web process that hears its gateway."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bench.children import apart, end
 from bench.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,17 +55,13 @@ class DashboardSite:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         self.environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "halcyon_site.settings",
-            "HALCYON_VAR": str(self._directory / "var"),
+            **apart(self._directory / "var"),
             "HALCYON_SECRET_KEY": "only-for-a-benchmark",
             "HALCYON_LOG_LEVEL": "WARNING",
             "HALCYON_GATEWAY_URL": "http://127.0.0.1:9",
             "HALCYON_WEB_URL": self.url,
             "PYTHONPATH": str(ROOT),
         }
-        for name in ("DATABASE_URL", "VALKEY_URL"):
-            self.environment.pop(name, None)
         self.web: subprocess.Popen[bytes] | None = None
         self._services: subprocess.Popen[bytes] | None = None
 
@@ -132,12 +128,7 @@ class DashboardSite:
                 yield
             finally:
                 for process in (playing, self.web):
-                    process.terminate()
-                    try:
-                        process.wait(10)
-                    except subprocess.TimeoutExpired:
-                        process.kill()
-                        process.wait()
+                    end(process, 10.0)
 
     def _until_it_answers(self) -> None:
         began_s = time.monotonic()

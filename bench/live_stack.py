@@ -5,7 +5,6 @@ with LiveStack(fleet_text) as stack:
 """
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from bench.children import apart, end
 from fleet.ports import is_free
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,15 +43,11 @@ class LiveStack:
         self._with_load = with_load
         self._base = _free_base()
         self.environment = {
-            **os.environ,
+            **apart(self._directory / "var"),
             **(settings or {}),
-            "DJANGO_SETTINGS_MODULE": "halcyon_site.settings",  # a test run has its own
-            "HALCYON_VAR": str(self._directory / "var"),
             "HALCYON_GATEWAY_URL": f"http://127.0.0.1:{self._base + 80}",
             "HALCYON_WEB_URL": f"http://127.0.0.1:{self._base}",
         }
-        for name in ("DATABASE_URL", "VALKEY_URL"):
-            self.environment.pop(name, None)
         self.started_in_s: float | None = None
 
     def __enter__(self) -> Self:
@@ -83,13 +79,7 @@ class LiveStack:
         self.close()
 
     def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        end(self._process, STOP_TIMEOUT_S, signal.SIGINT)
         self._log.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -28,6 +28,7 @@ from typing import IO
 import plotly.graph_objects as go
 import psutil
 
+from bench.children import end
 from bench.ports import free_ports
 from bench.progress import Progress
 from bench.report import Column, Goal, Report, Table
@@ -169,12 +170,7 @@ def _python(*arguments: str, env: dict[str, str] | None = None) -> Iterator[psut
     try:
         yield psutil.Process(process.pid)
     finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process, 15.0)
 
 
 class Stand:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from bench.children import end
 from bench.live_stack import MANAGE, START_TIMEOUT_S, STOP_TIMEOUT_S, LiveStack
 from bench.ports import free_ports
 
@@ -51,12 +52,7 @@ def two_gateways(settings: Mapping[str, str] | None = None) -> Iterator[TwoGatew
             _wait_until_ready(url, process)
             yield TwoGateways(stack, url)
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, STOP_TIMEOUT_S)
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -6,7 +6,6 @@ from engine.actions import LeaseReport
 from engine.outcomes import Outcome
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.state import State
-from engine.scheduling.stream_yardstick import StreamYardstick
 from engine.scheduling.ticket import DONE
 
 
@@ -28,8 +27,11 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
     if execution_ms is None:
         execution_ms = now_ms - attempt.started_ms
     busy_ms = execution_ms
-    if report.first_byte_ms is not None:
-        slowness = _stream_slowness(attempt, report, yardstick.yardstick(spec), now_ms)
+    if report.first_byte_ms is not None and report.items is not None:
+        item, first_ms = report.items[0], report.first_byte_ms
+        prompt = item.prompt_tokens or attempt.members[0].request.prompt_tokens
+        elapsed_ms, tokens = now_ms - attempt.started_ms, item.completion_tokens
+        slowness = yardstick.yardstick(spec).slowness(prompt, first_ms, elapsed_ms, tokens)
         if slowness is not None:
             execution_ms, predicted_ms = slowness, 1.0
     warm = replica_is_warm(state, attempt)
@@ -40,7 +42,7 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
             continue
         outcome = report.outcome if items is None else items[index].outcome
         if outcome is Outcome.SUCCESS:
-            item = None if items is None else items[index]
+            own = None if items is None else items[index]
             evidence.served(
                 pool.model,
                 pool.version,
@@ -49,8 +51,8 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
                 predicted_ms,
                 now_ms - member.arrived_ms,
                 now_ms <= member.request.deadline_ms,
-                0 if item is None else item.prompt_tokens,
-                0 if item is None else item.completion_tokens,
+                0 if own is None else own.prompt_tokens,
+                0 if own is None else own.completion_tokens,
                 now_ms,
             )
         elif outcome is Outcome.FAULT:
@@ -58,18 +60,6 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
         elif outcome is Outcome.CLIENT_ERROR:
             evidence.client_error(pool.model, pool.version, member.arm, now_ms)
     evidence.batch(pool.model, pool.version, attempt.members[0].arm, attempt.items, now_ms, busy_ms)
-
-
-def _stream_slowness(
-    attempt: Attempt, report: LeaseReport, yardstick: StreamYardstick, now_ms: float
-) -> float | None:
-    """How much slower than the baseline's this stream was; None where it was none."""
-    if report.first_byte_ms is None or report.items is None:
-        return None
-    item = report.items[0]
-    prompt = item.prompt_tokens or attempt.members[0].request.prompt_tokens
-    elapsed_ms = now_ms - attempt.started_ms
-    return yardstick.slowness(prompt, report.first_byte_ms, elapsed_ms, item.completion_tokens)
 
 
 def replica_is_warm(state: State, attempt: Attempt) -> bool:

@@ -29,6 +29,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from bench.children import end
 from tests.browser.persons import PASSWORD_FOR_TESTS as PASSWORD
 from tests.browser.persons import session_key
 from tests.conftest import ScratchDatabase
@@ -119,12 +120,7 @@ def served(
     finally:
         site.silence()
         for process in (preparing, web):
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, 10.0)
         log.close()
 
 
