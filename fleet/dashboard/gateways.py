@@ -28,11 +28,10 @@ class Answer:
     headers: dict[str, str]
 
 
-def addresses() -> list[str]:
-    """The gateways to ask, in order."""
-    return [
-        url.strip().rstrip("/") for url in settings.HALCYON_GATEWAY_URL.split(",") if url.strip()
-    ]
+def addresses(listed: str | None = None) -> list[str]:
+    """The gateways to ask, in order: those of HALCYON_GATEWAY_URL, unless others are listed."""
+    listed = settings.HALCYON_GATEWAY_URL if listed is None else listed
+    return [url.strip().rstrip("/") for url in listed.split(",") if url.strip()]
 
 
 def explain(request_id: str) -> Any | None:

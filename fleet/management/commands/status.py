@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from engine.errors import InvalidInput
+from fleet.dashboard import gateways
 from fleet.live.merge import AgedView, merge
 from fleet.live.state import LiveState
 from fleet.management.command import FleetCommand
@@ -33,7 +34,7 @@ class Command(FleetCommand):
         )
 
     def act(self, gateway: str, **_: Any) -> None:
-        urls = [url.strip().rstrip("/") for url in gateway.split(",") if url.strip()]
+        urls = gateways.addresses(gateway)
         if not urls:
             raise InvalidInput("--gateway", gateway, "must name a gateway, http://host:port")
         views, silent = [], []

@@ -15,6 +15,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from engine.errors import InvalidInput, require_range
 from engine.rollout.verdict import Phase
+from fleet.dashboard import gateways
 from fleet.management.command import FleetCommand
 from fleet.selectors import last_seen
 from rollouts import services
@@ -100,9 +101,7 @@ class Command(FleetCommand):
             warm_up_s = settings.HALCYON_WARM_UP_S + HISTORY_S
         self.warm_up_s = require_range("--warm-up", warm_up_s, 0.0, 600.0, unit="s")
         scenes = [scene.changed(steps, rate) for scene in _chosen(only)]
-        self.gateways = [
-            url for part in settings.HALCYON_GATEWAY_URL.split(",") if (url := part.strip())
-        ]
+        self.gateways = gateways.addresses()
         if rate is not None and not 5.0 <= rate <= 1000.0:
             raise InvalidInput("--rate", rate, "must be from 5 to 1000 requests a second")
         if not 1 <= interval <= 60:
