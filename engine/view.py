@@ -141,7 +141,7 @@ class EventView(TypedDict):
 
     seq: int
     atMs: float  # milliseconds before the view was made
-    kind: str  # breaker | split | limit | refusal | hedge | replica | retry
+    kind: str  # breaker | panic | split | hedge
     subject: str
     text: str
     numbers: dict[str, object]

@@ -73,6 +73,18 @@ class BreakerConfig:
         require_range("silences", self.silences, 1, 100)
 
 
+@dataclass(slots=True, frozen=True)
+class Evidence:
+    """What was counted when it last opened or closed; `probe` where a probe decided."""
+
+    faults: float = 0.0
+    samples: float = 0.0
+    run: int = 0
+    silences: int = 0
+    successes: int = 0
+    probe: bool = False
+
+
 class Breaker:
     """The breaker of one replica. `record` says how an attempt ended, once per attempt."""
 
@@ -88,6 +100,7 @@ class Breaker:
         "_silences",
         "_successes",
         "cause",
+        "evidence",
         "generation",
         "open_until_ms",
         "state",
@@ -101,6 +114,7 @@ class Breaker:
         self._samples = RotatingCounter(config.window_ms, 10)
         self.state = BreakerState.CLOSED
         self.cause = WhyNot.BREAKER_OPEN
+        self.evidence = Evidence()
         self.generation = 0
         self.trips = 0
         self.open_until_ms = 0.0
@@ -223,6 +237,7 @@ class Breaker:
         backoff_ms = min(config.backoff_ms * 2.0**self._level, longest_ms)
         jitter = 1.0 + config.jitter_ratio * (2.0 * self._rng.random() - 1.0)
         self._level = min(self._level + 1, 30)
+        self._note(now_ms)
         self.state = BreakerState.OPEN
         self.cause = cause
         self.open_until_ms = now_ms + backoff_ms * jitter
@@ -234,9 +249,20 @@ class Breaker:
         self._successes = 0
 
     def _close(self, now_ms: float) -> None:
+        self._note(now_ms)
         self.state = BreakerState.CLOSED
         self._closed_at_ms = now_ms
         self._start_generation()
+
+    def _note(self, now_ms: float) -> None:
+        self.evidence = Evidence(
+            self._faults.total(now_ms),
+            self._samples.total(now_ms),
+            self._run,
+            self._silences,
+            self._successes,
+            self.state is not BreakerState.CLOSED,
+        )
 
     def _start_generation(self) -> None:
         self.generation += 1

@@ -17,6 +17,7 @@ they are more than half (see `panic`).
 """
 
 from heapq import heappop, heappush
+from typing import Protocol
 
 from engine.routing import hard_gate
 from engine.routing.breaker import BreakerState
@@ -29,10 +30,18 @@ _NEVER_MS = float("inf")
 REFRESH_MS = 1_000.0
 
 
+class Watcher(Protocol):
+    """Who wants to know when a breaker or the panic moves. Told after the fact."""
+
+    def breaker_moved(self, replica: ReplicaState, now_ms: float) -> None: ...
+
+    def panic_changed(self, roster: "Roster", now_ms: float) -> None: ...
+
+
 class _Entry:
     """What the roster has noted of one replica."""
 
-    __slots__ = ("available", "capacity", "place", "tripped", "until_ms")
+    __slots__ = ("available", "capacity", "generation", "place", "tripped", "until_ms")
 
     def __init__(self) -> None:
         self.place = _OUT
@@ -40,6 +49,7 @@ class _Entry:
         self.capacity = 0
         self.available = False
         self.tripped = False
+        self.generation = 0
 
 
 class Roster:
@@ -63,6 +73,7 @@ class Roster:
         "median_ms",
         "panic",
         "probing",
+        "watcher",
     )
 
     def __init__(self, config: PanicConfig) -> None:
@@ -82,6 +93,7 @@ class Roster:
         self.mean_weight = 1.0
         self.median_ms: float | None = None
         self.panic = False
+        self.watcher: Watcher | None = None
         self.due_ms = 0.0  # `advance` has nothing to do before this
 
     def __len__(self) -> int:
@@ -99,7 +111,8 @@ class Roster:
             if state not in self._entries:
                 state.surroundings.leave(state)
                 state.surroundings = self
-                self._entries[state] = _Entry()
+                entry = self._entries[state] = _Entry()
+                entry.generation = state.breaker.generation
         self.by_id = {state.spec.replica_id: state for state in states}
         self._refresh(now_ms)
 
@@ -125,6 +138,10 @@ class Roster:
             entry.tripped = tripped
             entry.available = available
             self._judge_panic(now_ms)
+        if entry.generation != replica.breaker.generation:
+            entry.generation = replica.breaker.generation
+            if self.watcher is not None:
+                self.watcher.breaker_moved(replica, now_ms)
         self._file(replica, entry, now_ms)
 
     def advance(self, now_ms: float) -> None:
@@ -143,6 +160,20 @@ class Roster:
         self._set_due()
 
     # -- asking ----------------------------------------------------------------------
+
+    @property
+    def tripped(self) -> int:
+        """How many of the available replicas have a breaker that is not closed."""
+        return self._tripped
+
+    @property
+    def available(self) -> int:
+        """How many are ready and not draining."""
+        return self._available
+
+    @property
+    def max_ejected_ratio(self) -> float:
+        return self._config.max_ejected_ratio
 
     @property
     def usable(self) -> int:
@@ -218,6 +249,8 @@ class Roster:
         panic = self._tripped > self._available * self._config.max_ejected_ratio
         if panic is not self.panic:
             self.panic = panic
+            if self.watcher is not None:
+                self.watcher.panic_changed(self, now_ms)
             for replica, entry in self._entries.items():
                 if entry.tripped:
                     self._file(replica, entry, now_ms)
@@ -240,7 +273,11 @@ class Roster:
         self.in_flight = sum(state.in_flight for state in entries)
         if entries:
             self.mean_weight = sum(state.weight for state in entries) / len(entries)
-        self.panic = self._tripped > self._available * self._config.max_ejected_ratio
+        panic = self._tripped > self._available * self._config.max_ejected_ratio
+        if panic is not self.panic:
+            self.panic = panic
+            if self.watcher is not None:
+                self.watcher.panic_changed(self, now_ms)
         for replica, entry in entries.items():
             self._file(replica, entry, now_ms)
         self._set_due()

@@ -16,6 +16,7 @@ from engine.routing.hedge import HedgePolicy
 from engine.routing.replica_state import ReplicaState
 from engine.routing.router import Router
 from engine.scheduling.foresee import fleets, foresee
+from engine.scheduling.notices import Notices
 from engine.scheduling.pool import Pool
 from engine.scheduling.seats import Seats, take_seats, warm
 from engine.scheduling.settle import refuse_ticket
@@ -103,10 +104,12 @@ def replica_reported(
 
 def _new_pool(state: State, key: PoolKey, now_ms: float) -> Pool:
     config = state.config
+    router = Router(config.router, random.Random(state.rng.getrandbits(64)))
+    router.roster.watcher = Notices(state, *key)
     return Pool(
         *key,
         _new_former(state, key),
-        Router(config.router, random.Random(state.rng.getrandbits(64))),
+        router,
         HedgePolicy(config.hedge),
         config.pool,
         now_ms,

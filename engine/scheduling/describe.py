@@ -33,7 +33,7 @@ def view(state: State) -> SchedulerView:
         "models": [_model(state, spec, now_ms) for spec in state.snapshot.models.values()],
         "replicas": [_replica(replica, now_ms) for replica in state.replicas.values()],
         "tenants": state.gate.tenant_views(now_ms),
-        "events": [_event(at_ms, event, now_ms) for at_ms, event in state.events],
+        "events": [_event(at_ms, event, now_ms) for at_ms, event in _events(state)],
     }
 
 
@@ -134,6 +134,16 @@ def _cost(pool: Pool, replica: ReplicaState) -> CostView:
 
 def _replica(replica: ReplicaState, now_ms: float) -> ReplicaView:
     return replica.view(now_ms)
+
+
+def _events(state: State) -> list[tuple[float, EventView]]:
+    """The latest lines of the feed, oldest first. Hedges have a list of their own, so that a
+    second of many hedges does not wash a breaker out of the feed."""
+    size = state.config.event_size
+    half = size - min(len(state.events), size // 2)
+    hedges = list(state.hedge_events)[-half:]
+    others = list(state.events)[-(size - len(hedges)) :]
+    return sorted(hedges + others, key=lambda line: line[1]["seq"])
 
 
 def _event(at_ms: float, event: EventView, now_ms: float) -> EventView:

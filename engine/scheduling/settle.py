@@ -14,7 +14,6 @@ from engine.actions import Deliver, ItemResult, LeaseReport
 from engine.errors import Refusal, RefusalCode
 from engine.outcomes import Outcome
 from engine.routing import hard_gate
-from engine.scheduling import feed_breaker
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.state import State
 from engine.scheduling.streams import stream_work, usual_size
@@ -132,10 +131,7 @@ def observe(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) 
     elapsed_ms = now_ms - attempt.started_ms
     sample_ms = elapsed_ms if report.first_byte_ms is None else report.first_byte_ms
     replica = attempt.lease.replica
-    was, panicked = replica.breaker.state, replica.surroundings.panic
     attempt.lease.release(outcome, sample_ms, now_ms, _size(attempt, report))
-    if replica.breaker.state is not was or replica.surroundings.panic is not panicked:
-        feed_breaker.tell(state, replica, was, panicked, now_ms)
     if outcome is Outcome.BACKPRESSURE:
         replica.backpressure(report.retry_after_ms, now_ms)
     if outcome is not Outcome.SUCCESS:

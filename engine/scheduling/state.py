@@ -87,6 +87,7 @@ class State:
         "events",
         "evidence",
         "gate",
+        "hedge_events",
         "hedges",
         "lease_seq",
         "ledger",
@@ -124,6 +125,7 @@ class State:
         self.hedges: list[tuple[float, int]] = []
         self.out: list[Action] = []
         self.events: deque[tuple[float, EventView]] = deque(maxlen=config.event_size)
+        self.hedge_events: deque[tuple[float, EventView]] = deque(maxlen=config.event_size)
         self.event_seq = 0
         self.draining = False
 
@@ -155,7 +157,8 @@ class State:
         """Add a line to the decision feed (rare things only: never one a request)."""
         self.event_seq += 1
         at_ms = self.clock.now_ms()
-        self.events.append(
+        kept = self.hedge_events if kind == "hedge" else self.events  # many push out none
+        kept.append(
             (
                 at_ms,
                 {

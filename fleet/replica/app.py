@@ -39,13 +39,14 @@ from fleet.replica.asgi import (
 )
 from fleet.replica.monitoring import Monitor
 from fleet.replica.options import PREMIUM, STANDARD, Options
-from fleet.replica.runtimes.base import BAD_INPUT, Failed, Item, ItemOutcome, RuntimeBusy
+from fleet.replica.runtimes.base import BAD_INPUT, Failed, Item, ItemOutcome, Runtime, RuntimeBusy
 from fleet.replica.sensors import Sensors
 from fleet.replica.simulations import Simulations
 from fleet.replica.wire import (
     JSON,
     ExecuteAnswer,
     ExecuteItem,
+    ExecuteRequest,
     ExecuteResult,
     PredictRequest,
     decode_batch,
@@ -104,10 +105,11 @@ class ReplicaApp(Router):
         if not 0 < len(batch.items) <= self.options.max_batch_size:
             message = f"items: {len(batch.items)} of them, from 1 to {self.options.max_batch_size}"
             raise error_reply(400, "invalid_request", message, media=media)
+        runtime = self._runtime_of(batch, media)
         results: dict[int, ExecuteResult] = {}
         wanted: list[tuple[int, Item]] = []
         for index, item in enumerate(batch.items):
-            why = self.workplace.runtime.check(item.input)
+            why = runtime.check(item.input)
             if why is not None:
                 failed = ExecuteResult(item.request_id, error=f"input {why}", status=BAD_INPUT)
                 results[index] = failed
@@ -123,7 +125,12 @@ class ReplicaApp(Router):
         if wanted:
             longest_ms = max(batch.items[index].deadline_ms for index, _ in wanted)
             order = await self._done(
-                [item for _, item in wanted], BATCH_CLASS, max(longest_ms, 1.0), receive, media
+                [item for _, item in wanted],
+                BATCH_CLASS,
+                max(longest_ms, 1.0),
+                receive,
+                media,
+                runtime,
             )
             execution_ms = order.execution_ms
             for (index, _), outcome in zip(wanted, order.future.result(), strict=True):
@@ -163,6 +170,19 @@ class ReplicaApp(Router):
             },
         )
 
+    def _runtime_of(self, batch: ExecuteRequest, media: bytes) -> Runtime:
+        """Whose batch it is. A replica that serves one model is never asked for another one."""
+        place, options = self.workplace, self.options
+        key = (batch.model, batch.version)
+        if not place.also or key in (("", ""), (options.model, options.version)):
+            return place.runtime
+        runtime = place.also.get(key)
+        if runtime is None:
+            served = ", ".join(options.loaded_models)
+            message = f"{batch.model} {batch.version}: not loaded here; loaded: {served}"
+            raise error_reply(500, "model_not_loaded", message, media=media)
+        return runtime
+
     async def _done(
         self,
         items: list[Item],
@@ -170,12 +190,15 @@ class ReplicaApp(Router):
         timeout_ms: float | None,
         receive: Receive,
         media: bytes,
+        runtime: Runtime | None = None,
     ) -> Order:
         """Place an order and wait for its end, or for its client to leave."""
         if self.state is State.STARTING:
             raise self._busy("the replica is starting", 1000.0, media)
         try:
-            order = self.workplace.place(items, priority=priority, timeout_ms=timeout_ms)
+            order = self.workplace.place(
+                items, priority=priority, timeout_ms=timeout_ms, runtime=runtime
+            )
         except Refused as refused:
             raise self._refused(refused.refusal, media) from None
         except RuntimeBusy as busy:
@@ -225,8 +248,8 @@ class ReplicaApp(Router):
             "inFlight": station.limit.in_use,
             "inFlightItems": self.workplace.in_flight_items,
             "queued": len(station.queue),
-            "loadedModels": [] if self.state is State.STARTING else [options.model],
-            "gpuMemoryRatio": None,
+            "loadedModels": [] if self.state is State.STARTING else options.loaded_models,
+            "gpuMemoryRatio": options.gpu_memory_ratio,
             "maxConcurrency": station.limit.limit,
             "maxBatchSize": station.controller.batch_size,
             "uptimeS": round(time.time() - self.started_at, 3),

@@ -32,6 +32,8 @@ class Options:
 
     model: str
     version: str
+    also: tuple[tuple[str, str], ...]  # further (model, version) pairs
+    gpu_memory_ratio: float | None
     runtime: str
     replica_id: str
     host: str
@@ -66,12 +68,25 @@ class Options:
     faults: bool
     json_logs: bool
 
+    @property
+    def loaded_models(self) -> list[str]:
+        """What it serves, as it registers it: `name`, or `name@version` for another version."""
+        further = (m if v == self.version else f"{m}@{v}" for m, v in self.also)
+        return [self.model, *further]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; `manage.py replica` and `python -m fleet.replica` share them."""
     what = parser.add_argument_group("what it serves")
     what.add_argument("--model", metavar="NAME", help="model it serves (alone: linear)")
     what.add_argument("--version", metavar="NAME", help="version of the model (alone: v1)")
+    what.add_argument(
+        "--also",
+        metavar="NAME[@VERSION]",
+        action="append",
+        default=[],
+        help="a further model from the same places, in this version unless told; repeatable",
+    )
     what.add_argument(
         "--runtime", choices=sorted(RUNTIMES), help="what computes (simulated; alone: linear)"
     )
@@ -91,6 +106,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fleet.add_argument("--heartbeat-s", metavar="S", help="seconds between heartbeats (5)")
     fleet.add_argument("--weight", metavar="W", help="share of traffic against its peers (1)")
     fleet.add_argument("--accelerator", metavar="NAME", help="hardware class (the runtime's)")
+    fleet.add_argument(
+        "--gpu-memory-ratio", metavar="R", help="GPU memory in use, from 0 to 1 (not said)"
+    )
     limits = parser.add_argument_group("limits, which regulation moves below these")
     limits.add_argument("--max-batch-size", metavar="N", help="items a batch (32; alone: 8)")
     limits.add_argument("--max-batch-tokens", metavar="N", help="tokens a batch (16384)")
@@ -128,6 +146,11 @@ def from_arguments(args: argparse.Namespace, environ: Mapping[str, str] | None =
     for name, value in (("--model", model), ("--version", version), ("--id", args.id)):
         if value is not None and not _NAME.fullmatch(value):
             raise InvalidInput(name, value, "use up to 128 letters, digits and . _ : / @ -")
+    if args.also and alone:
+        raise InvalidInput("--also", args.also[0], "a replica that stands alone serves one model")
+    also = tuple(_further(given, version) for given in args.also)
+    if len({(model, version), *also}) <= len(also):
+        raise InvalidInput("--also", " ".join(args.also), "name each model once")
     port = (
         read.integer("port", "HALCYON_PORT", STANDALONE_PORT, 0, 65_535)
         if alone
@@ -153,6 +176,10 @@ def from_arguments(args: argparse.Namespace, environ: Mapping[str, str] | None =
     return Options(
         model=model,
         version=version,
+        also=also,
+        gpu_memory_ratio=None
+        if args.gpu_memory_ratio is None
+        else read.number("gpu_memory_ratio", None, 0.0, 0.0, 1.0),
         runtime=runtime,
         replica_id=args.id or f"{model}-{version}-{hostname}-{port}"[:128],
         host=args.host,
@@ -195,6 +222,15 @@ def from_arguments(args: argparse.Namespace, environ: Mapping[str, str] | None =
         faults=read.boolean("HALCYON_FAULTS"),
         json_logs=args.json_logs,
     )
+
+
+def _further(given: str, version: str) -> tuple[str, str]:
+    """The model and version that `--also` names."""
+    model, _, own = given.rpartition("@") if "@" in given else (given, "", "")
+    for name in (model, own or version):
+        if not _NAME.fullmatch(name):
+            raise InvalidInput("--also", given, "use NAME or NAME@VERSION")
+    return model, own or version
 
 
 def parse(argv: Sequence[str] | None = None, prog: str = "python -m fleet.replica") -> Options:

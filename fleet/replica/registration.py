@@ -76,8 +76,8 @@ class Registration:
             "maxBatchSize": options.max_batch_size,
             "maxBatchTokens": options.max_batch_tokens,
             "maxConcurrency": options.max_concurrency,
-            "loadedModels": [options.model],
-            "gpuMemoryRatio": None,
+            "loadedModels": options.loaded_models,
+            "gpuMemoryRatio": options.gpu_memory_ratio,
             "startedAt": self._started_at,
             "draining": True if self._draining() else None if self._announced else False,
         }

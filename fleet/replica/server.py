@@ -39,6 +39,7 @@ PREMIUM_WEIGHT, STANDARD_WEIGHT = 3.0, 1.0
 PREMIUM_ROOM_RATIO = 0.4  # of the queue; standard has the rest
 SAY_DRAINING_S = 2.0
 BACKLOG = 2048
+REGROW_TICKS = 15  # after a cut nothing grows for so many ticks of the controller: 30 s
 
 log = structlog.get_logger("replica")
 
@@ -63,6 +64,7 @@ def station_config(options: Options) -> StationConfig:
             batch_size=options.max_batch_size,
             interval_ms=options.controller_interval_s * 1000,
             memory_ratio=options.memory_threshold / 100,
+            regrow_hold_ms=REGROW_TICKS * options.controller_interval_s * 1000,
         ),
         gate=GateConfig(slo_ms=options.slo_ms),
         timeout_ms=options.timeout_s * 1000,
@@ -71,10 +73,12 @@ def station_config(options: Options) -> StationConfig:
     )
 
 
-def runtime_settings(options: Options) -> RuntimeSettings:
+def runtime_settings(
+    options: Options, model: str | None = None, version: str | None = None
+) -> RuntimeSettings:
     return RuntimeSettings(
-        model=options.model,
-        version=options.version,
+        model=model or options.model,
+        version=version or options.version,
         speed=options.speed,
         jitter_ratio=options.jitter,
         seed=options.seed,
@@ -105,6 +109,10 @@ class Replica:
             station,
             make_runtime(options.runtime, runtime_settings(options)),
             Faults(enabled=options.faults),
+            also={
+                key: make_runtime(options.runtime, runtime_settings(options, *key))
+                for key in options.also
+            },
         )
         sensors = MachineSensors()
         self.monitor = Monitor(self.workplace)
@@ -152,14 +160,14 @@ class Replica:
         server.should_exit = True
         await serving
         self.workplace.faults.clear()
-        await self.workplace.runtime.close()
+        await self.workplace.close()
         log.info("stopped", exit_code=self._exit_code)
         return self._exit_code
 
     async def _work(self, address: str) -> None:
         options = self.options
         log.info("starting", address=address, replica=options.replica_id, runtime=options.runtime)
-        await self.workplace.runtime.load()
+        await self.workplace.load()
         self.app.state = State.READY
         log.info("ready", address=address, model=options.model, version=options.version)
         async with asyncio.TaskGroup() as tasks:

@@ -1,6 +1,7 @@
 """What goes over the wire: MessagePack or JSON, by content type, the answer as the request.
 
-    POST /execute  {batchId, items: [{requestId, input, maxOutputTokens, deadlineMs}]}
+    POST /execute  {batchId, model?, version?,
+                    items: [{requestId, input, maxOutputTokens, deadlineMs}]}
     -> {batchId, executionMs, queued, results: [{requestId, output, promptTokens,
         completionTokens} | {requestId, error, status}]}
 
@@ -28,10 +29,12 @@ class ExecuteItem(msgspec.Struct, rename="camel"):
 
 
 class ExecuteRequest(msgspec.Struct, rename="camel"):
-    """A batch."""
+    """A batch. `model` and `version` say for whom, where the replica serves several."""
 
     batch_id: str
     items: list[ExecuteItem]
+    model: str = ""
+    version: str = ""
 
 
 class ExecuteResult(msgspec.Struct, rename="camel", omit_defaults=True):

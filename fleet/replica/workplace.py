@@ -15,13 +15,15 @@ is cancelled; in company, its part of the answer is dropped.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.errors import Refusal, RefusalCode
 from engine.regulation.fair_queue import Waiting
 from engine.regulation.station import Job, Station
 from fleet.replica.faults import Faults
 from fleet.replica.runtimes.base import TOO_LATE, Failed, Item, ItemOutcome, Runtime
+
+ModelKey = tuple[str, str]  # model, version
 
 
 class Refused(Exception):
@@ -43,10 +45,13 @@ def monotonic_ms() -> float:
 class Order:
     """What one client waits for. `queue_wait_ms` and `execution_ms` are set when it ran."""
 
-    __slots__ = ("entry", "execution_ms", "future", "items", "queue_wait_ms", "task")
+    __slots__ = ("entry", "execution_ms", "future", "items", "queue_wait_ms", "runtime", "task")
 
-    def __init__(self, items: list[Item], future: "asyncio.Future[list[ItemOutcome]]") -> None:
+    def __init__(
+        self, items: list[Item], runtime: Runtime, future: "asyncio.Future[list[ItemOutcome]]"
+    ) -> None:
         self.items = items
+        self.runtime = runtime
         self.future = future
         self.entry: Waiting[Order] | None = None
         self.task: asyncio.Task[list[ItemOutcome]] | None = None
@@ -64,9 +69,11 @@ class Workplace:
         runtime: Runtime,
         faults: Faults,
         clock_ms: Callable[[], float] = monotonic_ms,
+        also: Mapping[ModelKey, Runtime] | None = None,
     ) -> None:
         self.station = station
         self.runtime = runtime
+        self.also = dict(also or {})
         self.faults = faults
         self.clock_ms = clock_ms
         self.draining = False
@@ -79,8 +86,24 @@ class Workplace:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def place(self, items: list[Item], *, priority: str, timeout_ms: float | None = None) -> Order:
-        """Queue an order, or raise `Refused`."""
+    async def load(self) -> None:
+        """Load everything that is served."""
+        for runtime in (self.runtime, *self.also.values()):
+            await runtime.load()
+
+    async def close(self) -> None:
+        for runtime in (self.runtime, *self.also.values()):
+            await runtime.close()
+
+    def place(
+        self,
+        items: list[Item],
+        *,
+        priority: str,
+        timeout_ms: float | None = None,
+        runtime: Runtime | None = None,
+    ) -> Order:
+        """Queue an order, or raise `Refused`. It runs on `runtime`, else on the first."""
         self.faults.refuse_if_busy()
         if self.draining:
             raise Refused(
@@ -91,7 +114,8 @@ class Workplace:
                     retry_after_ms=1000.0,
                 )
             )
-        order = Order(items, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        order = Order(items, runtime or self.runtime, loop.create_future())
         answer = self.station.submit(
             order,
             priority=priority,
@@ -142,7 +166,7 @@ class Workplace:
     def _start(self, job: Job[Order]) -> None:
         orders = [entry.item for entry in job.entries]
         items = [item for order in orders for item in order.items]
-        task = asyncio.get_running_loop().create_task(self._execute(items))
+        task = asyncio.get_running_loop().create_task(self._execute(orders[0].runtime, items))
         # A callback, not a `finally` in the task: one cancelled before its first step has none.
         task.add_done_callback(lambda done: self._ended(job, orders, len(items), done))
         for order in orders:
@@ -180,7 +204,7 @@ class Workplace:
         self.failed_batches += error is not None
         self.pump()
 
-    async def _execute(self, items: Sequence[Item]) -> list[ItemOutcome]:
+    async def _execute(self, runtime: Runtime, items: Sequence[Item]) -> list[ItemOutcome]:
         """The items through the runtime, in pieces no larger than the regulated batch size.
 
         What expired meanwhile is not run: its place goes to work that somebody waits for.
@@ -193,7 +217,7 @@ class Workplace:
         for start in range(0, len(wanted), size):
             started_s = time.monotonic()
             piece = wanted[start : start + size]
-            results = await self.runtime.run([items[index] for index in piece])
+            results = await runtime.run([items[index] for index in piece])
             for index, result in zip(piece, results, strict=True):
                 outcomes[index] = result
             await self.faults.after_batch(time.monotonic() - started_s)

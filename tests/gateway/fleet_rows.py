@@ -1,6 +1,7 @@
 """Writing a fleet into a scratch database with plain SQL, as any client of it might."""
 
 import hashlib
+import json
 import secrets
 from typing import Any
 
@@ -56,18 +57,20 @@ class FleetRows:
         draining: bool = False,
         work_unit: str = "tokens",
         protocol: str = "batch",
+        loaded_models: tuple[str, ...] = (),
     ) -> None:
         """A replica that has run for an hour."""
         self.execute(
             "INSERT INTO fleet_replica (replica_id, version_id, address, protocol, weight,"
             " accelerator, runtime, work_unit, max_batch_size, max_batch_tokens,"
             " max_concurrency, draining, loaded_models, registered_at, heartbeat_at, started_at)"
-            " SELECT %s, v.id, %s, %s, 1, 'cpu', 'scripted', %s, %s, 16384, %s, %s, '[]',"
+            " SELECT %s, v.id, %s, %s, 1, 'cpu', 'scripted', %s, %s, 16384, %s, %s, %s::jsonb,"
             " now(), now(), now() - interval '1 hour'"
             " FROM fleet_modelversion v JOIN fleet_model m ON m.id = v.model_id"
             " WHERE m.name = %s AND v.name = %s"
             " ON CONFLICT (replica_id) DO UPDATE SET address = excluded.address,"
-            " draining = excluded.draining, max_concurrency = excluded.max_concurrency",
+            " draining = excluded.draining, max_concurrency = excluded.max_concurrency,"
+            " loaded_models = excluded.loaded_models",
             replica_id,
             address,
             protocol,
@@ -75,6 +78,7 @@ class FleetRows:
             max_batch_size,
             max_concurrency,
             draining,
+            json.dumps(loaded_models),
             model,
             version,
         )

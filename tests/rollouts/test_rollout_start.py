@@ -126,6 +126,17 @@ def test_after_a_rollback_the_next_rollout_sends_nothing_to_the_version_that_fai
     assert split_of() == ("v1", None, 0.0)
 
 
+def test_the_way_back_leads_to_the_version_that_was_promoted_last() -> None:
+    fleet()
+    history()
+    assert run(start())[-1] == "promote"
+    ended = Rollout.objects.get()
+    second = start("v3", now=ended.window_start)
+    assert split_of() == ("v2", "v3", 5.0)
+    assert run(second, faults=0.3)[-1] == "rollback:failures"
+    assert split_of() == ("v2", None, 0.0)
+
+
 def test_moving_traffic_needs_a_reason() -> None:
     fleet()
     with pytest.raises(InvalidInput, match="say why"):

@@ -1,6 +1,7 @@
 """The batch protocol: `POST /execute`, MessagePack by choice, JSON if the replica prefers it.
 
-    {batchId, items: [{requestId, input, maxOutputTokens, deadlineMs, promptTokens}]}
+    {batchId, model, version,
+     items: [{requestId, input, maxOutputTokens, deadlineMs, promptTokens}]}
     -> {batchId, executionMs, queued?, results: [{requestId, output, promptTokens,
         completionTokens} | {requestId, error, status?}]}
 
@@ -48,6 +49,8 @@ class ExecuteRequest(msgspec.Struct, rename="camel"):
 
     batch_id: str
     items: list[ExecuteItem]
+    model: str
+    version: str
 
 
 class ExecuteResult(msgspec.Struct, rename="camel"):
@@ -107,7 +110,8 @@ class BatchTransport:
             )
             for request in requests
         ]
-        body = _encode(ExecuteRequest(f"{requests[0].request_id}.{dispatch.lease_id}", items))
+        batch_id = f"{requests[0].request_id}.{dispatch.lease_id}"
+        body = _encode(ExecuteRequest(batch_id, items, dispatch.model, dispatch.version))
         handle = BatchHandle(dispatch, done, self)
         handle.exchange = self._client.request(
             spec.address,
