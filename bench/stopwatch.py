@@ -21,9 +21,9 @@ class RecordedFormer:
         self.inner = inner
         self.calls: list[_Call] = []
 
-    def offer(self, entry: Queued, now_ms: float) -> None:
+    def offer(self, entry: Queued, now_ms: float, *, again: bool = False) -> None:
         self.calls.append(("offer", _copy(entry), now_ms))
-        self.inner.offer(entry, now_ms)
+        self.inner.offer(entry, now_ms, again=again)
 
     def remove(self, entry: Queued) -> bool:
         return self.inner.remove(entry)

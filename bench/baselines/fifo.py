@@ -43,11 +43,11 @@ class FixedBatches(Line):
         self._linger_ms = linger_ms
         self._max_queue = max_queue
 
-    def offer(self, entry: Queued, now_ms: float) -> None:
+    def offer(self, entry: Queued, now_ms: float, *, again: bool = False) -> None:
         if len(self.waiting) >= self._max_queue:
             self.lost.append(entry)
         else:
-            super().offer(entry, now_ms)
+            super().offer(entry, now_ms, again=again)
 
     def form(self, device: Device, now_ms: float) -> BatchPlan | Wait | None:
         if not self.waiting:

@@ -33,14 +33,14 @@ class FlushRules(Line):
     def gives_up(self, entry: Queued, now_ms: float) -> bool:
         return hopeless(entry, self.devices, now_ms)
 
-    def offer(self, entry: Queued, now_ms: float) -> None:
+    def offer(self, entry: Queued, now_ms: float, *, again: bool = False) -> None:
         gap_ms = now_ms - self._last_ms
         self._last_ms = now_ms
         if self._gap_ms is None:
             self._gap_ms = gap_ms
         else:
             self._gap_ms += _RATE_SMOOTHING * (gap_ms - self._gap_ms)
-        super().offer(entry, now_ms)
+        super().offer(entry, now_ms, again=again)
 
     def form(self, device: Device, now_ms: float) -> BatchPlan | Wait | None:
         self.sweep(now_ms)

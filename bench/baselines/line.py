@@ -30,7 +30,7 @@ class Line:
     def __len__(self) -> int:
         return len(self.waiting)
 
-    def offer(self, entry: Queued, now_ms: float) -> None:
+    def offer(self, entry: Queued, now_ms: float, *, again: bool = False) -> None:
         self._sequence += 1
         item = (self.key(entry), self._sequence, entry)
         entry.slot = item

@@ -103,8 +103,8 @@ class Wait:
 class BatchFormer(Protocol):
     """One queue for one model version, from which its replicas pull batches."""
 
-    def offer(self, entry: Queued, now_ms: float) -> None:
-        """Take an entry in. O(log q)."""
+    def offer(self, entry: Queued, now_ms: float, *, again: bool = False) -> None:
+        """Take an entry in, O(log q). `again`: it was here before and is no news of traffic."""
         ...
 
     def remove(self, entry: Queued) -> bool:

@@ -103,7 +103,7 @@ class GoodputPlanner:
 
     # -- coming in -------------------------------------------------------------------
 
-    def offer(self, entry: Queued, now_ms: float) -> None:
+    def offer(self, entry: Queued, now_ms: float, *, again: bool = False) -> None:
         """Take an entry in. Raises, and keeps nothing, where its size makes no sense."""
         work = entry.work
         if not (0.0 < work < math.inf and entry.items >= 1 and entry.weight > 0.0):
@@ -121,7 +121,7 @@ class GoodputPlanner:
             moment_ms = self._bulk.ages_at_ms(entry, tight_ms)
         else:
             self._queue.put(entry, key, now_ms)
-            if not entry.tried:  # a retry is no news about the traffic
+            if not again:
                 weight = self._worth.weight(entry)
                 outlook.ring.add(key, work, weight, entry.deadline_ms - now_ms, now_ms)
                 self._patience.arrived(now_ms)

@@ -51,6 +51,10 @@ class Backpressure:
         jitter = 1.0 + config.jitter_ratio * (2.0 * rng.random() - 1.0)
         self.until_ms = now_ms + min(asked_ms * jitter, config.longest_ms)
 
+    def at_least(self, until_ms: float) -> None:
+        """Somebody who shares its places heard that it is busy."""
+        self.until_ms = max(self.until_ms, until_ms)
+
     def free(self) -> None:
         """It served something: the next pause starts short again."""
         self._streak = 0

@@ -224,6 +224,8 @@ class ReplicaState:
         self.busy.busy(retry_after_ms, self._rng, now_ms)
         self._places.busy(self.in_flight + 1, now_ms)
         self.ceiling = self._places.value
+        if self.shared is not None:
+            self.shared.busy(self, self.busy.until_ms, now_ms)
         self.surroundings.changed(self, now_ms)
 
     def reported_queue(self, queued: int | None) -> None:

@@ -8,9 +8,10 @@ sees the load of all.
 
     seat.in_flight + seat.elsewhere = leases out at the process, at every seat
 
-What a seat does not share: a busy answer pauses only the seat that heard it, and a dead process
-is found out by each seat's own breaker (its readiness probe speaks to all of them). Each
-fleet counts the whole ceiling as its capacity, so where seats are shared a quote is optimistic.
+A busy answer is said of the places too: every seat pauses until the same moment. What a seat
+does not share: a dead process is found out by each seat's own breaker (its readiness probe
+speaks to all of them). Each fleet counts the whole ceiling as its capacity, so where seats are
+shared a quote is optimistic.
 """
 
 from __future__ import annotations
@@ -59,3 +60,10 @@ class SharedPlaces:
                 seat.elsewhere -= 1
                 if seat.slot < 0:
                     seat.surroundings.changed(seat, now_ms)
+
+    def busy(self, by: ReplicaState, until_ms: float, now_ms: float) -> None:
+        """The process told one seat that it has no place: none of the others asks before it."""
+        for seat in self.seats:
+            if seat is not by:
+                seat.busy.at_least(until_ms)
+                seat.surroundings.changed(seat, now_ms)

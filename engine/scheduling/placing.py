@@ -8,8 +8,10 @@ batches want another one:
                                         two drawn from all
     one request with a session or a prefix   where that is warm
 
-A batch takes the priority of its most urgent member, and is an update where all of it is. The
-wish is dropped where the other replica cannot take the batch as it is, in size or in time.
+A batch takes the priority of its most urgent member. Under affinity updates and inference do
+not ride together, for they want different replicas: those unlike the first go back into the
+queue. Elsewhere a batch is an update where all of it is. The wish is dropped where the other
+replica cannot take the batch as it is, in size or in time.
 """
 
 from __future__ import annotations
@@ -61,10 +63,18 @@ def place_batch(pool: Pool, plan: BatchPlan, route: RouteDecision, now_ms: float
     """Give a batch of updates, or an urgent one under affinity, the replica that suits it."""
     members: list[Ticket] = plan.members  # type: ignore[assignment]
     affine = pool.strategy is Strategy.AFFINITY
-    update = members[0].request.request_type is RequestType.UPDATE
+    kind = members[0].request.request_type
+    update = kind is RequestType.UPDATE
     if not affine and not update:
         return route.replica, plan, route
-    update = update and all(m.request.request_type is RequestType.UPDATE for m in members)
+    others = [m for m in members if m.request.request_type is not kind]
+    if others and affine:
+        members = [m for m in members if m.request.request_type is kind]
+        for other in others:
+            pool.former.offer(other, now_ms, again=True)
+        plan = _planned(pool, plan, members, route.replica.spec.replica_id)
+    elif others:
+        return route.replica, plan, route
     priority = max(m.request.priority for m in members)
     if not update and (not affine or priority < Priority.HIGH):
         return route.replica, plan, route
@@ -96,19 +106,28 @@ def _moved(
     members: list[Ticket] = plan.members  # type: ignore[assignment]
     replica_id = better.replica.spec.replica_id
     device = pool.devices[replica_id]
-    work = sum(m.work for m in members)
-    items = sum(m.items for m in members)
-    longest = max(m.work / m.items for m in members)
-    if items > device.max_batch_size or work > device.max_batch_work:
+    if (
+        sum(m.items for m in members) > device.max_batch_size
+        or sum(m.work for m in members) > device.max_batch_work
+    ):
         return route.replica, plan, route
-    predicted_ms = pool.costs[replica_id].predict_ms(work, items, longest)
-    if now_ms + predicted_ms > min(m.deadline_ms for m in members):
+    moved = _planned(pool, plan, members, replica_id)
+    if now_ms + moved.predicted_ms > min(m.deadline_ms for m in members):
         return route.replica, plan, route
-    moved = BatchPlan(
-        members=plan.members,
+    return better.replica, moved, better
+
+
+def _planned(pool: Pool, plan: BatchPlan, members: list[Ticket], replica_id: str) -> BatchPlan:
+    """`plan` with these members on that replica."""
+    predicted_ms = pool.costs[replica_id].predict_ms(
+        sum(m.work for m in members),
+        sum(m.items for m in members),
+        max(m.work / m.items for m in members),
+    )
+    return BatchPlan(
+        members=list(members),
         predicted_ms=predicted_ms,
         margin_ms=plan.margin_ms,
         reason=plan.reason,
         numbers=plan.numbers,
     )
-    return better.replica, moved, better

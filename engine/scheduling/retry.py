@@ -96,7 +96,7 @@ def _requeue(
     ticket.queued = True
     state.ledger.running -= 1
     state.ledger.queued += 1
-    pool.former.offer(ticket, now_ms)
+    pool.former.offer(ticket, now_ms, again=True)
     state.dirty[pool] = None
 
 

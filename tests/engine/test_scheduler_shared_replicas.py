@@ -210,3 +210,34 @@ def test_an_urgent_batch_under_affinity_has_a_wider_choice_than_its_home() -> No
     assert "'home'" in rule(Priority.NORMAL)
     assert "'widened'" in rule(Priority.HIGH)
     assert "'widened'" in rule(Priority.CRITICAL)
+
+
+def test_a_busy_answer_to_one_model_keeps_the_others_of_that_process_away_too() -> None:
+    table = Table(shot=fleet([shared("a", "m", "n", max_concurrency=4)]))
+    table.submit(model="m", deadline_ms=60_000.0)
+    (first,) = table.advance(100.0)
+    table.finish(first, Outcome.BACKPRESSURE)
+    pause_ms = table.scheduler._state.replicas["a"].busy.until_ms - table.clock.now_ms()
+    assert pause_ms > 50.0
+    table.submit(model="n", deadline_ms=60_000.0)
+    assert table.advance(pause_ms - 1.0) == [], "the process said that it has no place"
+    assert "n" in {d.model for d in table.advance(50.0)}
+
+
+def test_an_update_does_not_ride_to_the_warm_home_of_the_inference_beside_it() -> None:
+    specs = [shared(name, "m", max_concurrency=16) for name in "abcd"]
+    table = Table(shot=fleet(specs, strategy=Strategy.AFFINITY))
+    for number in range(40):
+        kind = RequestType.UPDATE if number % 2 else RequestType.INFER
+        table.submit(request_type=kind, deadline_ms=5000.0)
+    table.advance(100.0)
+    assert sum(len(d.requests) for d in table.dispatches) == 40
+    for dispatch in table.dispatches:
+        assert len({request.request_type for request in dispatch.requests}) == 1
+    records = [
+        str(table.scheduler.explain(d.requests[0].request_id))
+        for d in table.dispatches
+        if d.requests[0].request_type is RequestType.UPDATE
+    ]
+    assert records
+    assert all("least_loaded" in record for record in records)
