@@ -173,11 +173,10 @@ class ReplicaApp(Router):
     def _runtime_of(self, batch: ExecuteRequest, media: bytes) -> Runtime:
         """Whose batch it is. A replica that serves one model is never asked for another one."""
         place, options = self.workplace, self.options
-        key = (batch.model, batch.version)
-        if not place.also or key in (("", ""), (options.model, options.version)):
+        named = (batch.model, batch.version)
+        if not place.also or named in (("", ""), (options.model, options.version)):
             return place.runtime
-        runtime = place.also.get(key)
-        if runtime is None:
+        if (runtime := place.also.get(named)) is None:
             served = ", ".join(options.loaded_models)
             message = f"{batch.model} {batch.version}: not loaded here; loaded: {served}"
             raise error_reply(500, "model_not_loaded", message, media=media)
