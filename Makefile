@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+PORT_BASE ?= 8000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-engine test-vllm bench demo lock clean
@@ -30,7 +31,7 @@ format: $(READY) ## rewrite the code as `check` wants it
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(READY) ## every test but those that need a vLLM
+test: $(READY) ## every test but those that need a vLLM (WORKERS=2)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not vllm"
 
 test-engine: $(READY) ## the engine's tests alone: seconds, no I/O
@@ -42,8 +43,8 @@ test-vllm: $(READY) ## against a real vLLM named by HALCYON_TEST_VLLM_URL
 bench: $(READY) ## every benchmark, into bench/results
 	$(BIN)/python -m bench all
 
-demo: $(READY) ## the whole system on this machine: Ctrl-C stops it
-	$(BIN)/python manage.py up --fleet fleet/demo.yaml
+demo: $(READY) ## the whole system on this machine: Ctrl-C stops it (PORT_BASE=8000)
+	$(BIN)/python manage.py up --fleet fleet/demo.yaml --port-base $(PORT_BASE)
 
 lock: $(READY) ## compile requirements.lock anew
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.errors import InvalidInput
 from fleet.fleet_file import FleetFile, ReplicaWords
+from fleet.management.commands.web import ENVIRONMENT, daphne
 from fleet.ports import complaint
 from halcyon_site.supervisor.leftovers import marked
 
@@ -87,8 +88,9 @@ def plans(fleet: FleetFile, ports: Ports, fleet_token: str, var: Path, root: Pat
         ),
         Plan(
             name="web",
-            command=[*manage, "web", "--host", HOST, "--port", str(ports.web)],
-            environment=common,
+            # without `manage.py web` in front: Django would be loaded twice
+            command=daphne(HOST, ports.web),
+            environment=common | ENVIRONMENT,
             port=ports.web,
             ready_url=f"{ports.web_url}/readyz",
         ),

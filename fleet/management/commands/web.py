@@ -14,6 +14,8 @@ from django.core.management.base import CommandError, CommandParser
 from fleet.management.command import FleetCommand
 from fleet.ports import complaint
 
+ENVIRONMENT = {"HALCYON_DB_POOL": "1"}
+
 
 class Command(FleetCommand):
     help = "Serve the dashboard, the control API and the admin."
@@ -30,11 +32,15 @@ class Command(FleetCommand):
     def act(self, host: str, port: int, proxy_headers: bool, **options: Any) -> None:
         if problem := complaint(host, port, "choose another with --port"):
             raise CommandError(problem)
-        os.environ["HALCYON_DB_POOL"] = "1"
-        module, name = str(settings.ASGI_APPLICATION).rsplit(".", 1)
-        command = [sys.executable, "-m", "daphne", "--bind", host, "--port", str(port)]
-        command += ["--verbosity", "0", "--no-server-name", "--ping-interval", "20"]
-        command += ["--application-close-timeout", "5", "--http-timeout", "60"]
-        if proxy_headers:
-            command.append("--proxy-headers")
-        os.execv(sys.executable, [*command, f"{module}:{name}"])
+        os.environ.update(ENVIRONMENT)
+        extra = ["--proxy-headers"] if proxy_headers else []
+        os.execv(sys.executable, daphne(host, port, *extra))
+
+
+def daphne(host: str, port: int, *extra: str) -> list[str]:
+    """The command that serves the site; it wants `ENVIRONMENT` beside it."""
+    module, name = str(settings.ASGI_APPLICATION).rsplit(".", 1)
+    command = [sys.executable, "-m", "daphne", "--bind", host, "--port", str(port)]
+    command += ["--verbosity", "0", "--no-server-name", "--ping-interval", "20"]
+    command += ["--application-close-timeout", "5", "--http-timeout", "60"]
+    return [*command, *extra, f"{module}:{name}"]
