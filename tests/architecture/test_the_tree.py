@@ -41,3 +41,20 @@ def test_no_folder_is_called_utils() -> None:
     ).stdout.split()
     vague = {"utils", "helpers", "common", "misc"}
     assert not [p for p in tracked if vague & {part.removesuffix(".py") for part in Path(p).parts}]
+
+
+def test_the_demo_takes_other_ports() -> None:
+    plan = subprocess.run(
+        ["make", "--dry-run", "demo", "PORT_BASE=25000"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "--port-base 25000" in plan
+    assert (
+        "PORT_BASE"
+        in subprocess.run(
+            ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+    )
