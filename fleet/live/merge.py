@@ -6,7 +6,7 @@ gateway is silent, the last known numbers are kept and the state says *stale*. W
 gateway the state is *empty*: no zeros are invented.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,6 +58,19 @@ def merge(views: Sequence[AgedView]) -> LiveState:
         "tenants": merge_tenants(_rows(bodies, "tenants")),
         "events": _events(ordered),
     }
+
+
+def join(states: Sequence[LiveState]) -> LiveState:
+    """One state from what several gateways answered, each already merged over its processes."""
+    if len(states) == 1:
+        return states[0]
+    bodies: list[dict[str, Any]] = [{**state, "events": ()} for state in states]
+    joined = merge(
+        [AgedView(gateway=str(n), seq=0, age_s=0.0, view=body) for n, body in enumerate(bodies)]
+    )
+    joined["gateways"] = [gateway for state in states for gateway in state["gateways"]]
+    joined["events"] = _newest(event for state in states for event in state["events"])
+    return joined
 
 
 def _sections(bodies: Sequence[Row], key: str) -> list[Row]:
@@ -140,7 +153,7 @@ def _admission(parts: list[Row]) -> AdmissionView | None:
 
 
 def _events(views: Sequence[AgedView]) -> list[FeedEvent]:
-    feed: list[FeedEvent] = [
+    return _newest(
         {
             "id": f"{aged.gateway}:{event['seq']}",
             "gateway": aged.gateway,
@@ -152,6 +165,8 @@ def _events(views: Sequence[AgedView]) -> list[FeedEvent]:
         }
         for aged in views
         for event in aged.view.get("events") or ()
-    ]
-    feed.sort(key=lambda event: (event["ageMs"], event["id"]))
-    return feed[:FEED_LENGTH]
+    )
+
+
+def _newest(events: Iterable[FeedEvent]) -> list[FeedEvent]:
+    return sorted(events, key=lambda event: (event["ageMs"], event["id"]))[:FEED_LENGTH]

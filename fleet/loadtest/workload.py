@@ -70,6 +70,11 @@ class Shot:
     deadline_ms: float
 
 
+def size_bounds(sentences: bool) -> tuple[int, int]:
+    """The smallest and the largest request: words of a sentence, else tokens."""
+    return (4, 256) if sentences else (16, 4096)
+
+
 class Workload:
     """An endless, seeded stream of requests for one model."""
 
@@ -91,7 +96,7 @@ class Workload:
         self._sigma = LONGTAIL_SIGMA if longtail else SIGMA
         centre = 3.2 if sentences else 4.8
         self._centre = centre - (self._sigma**2 - SIGMA**2) / 2
-        self._bounds = (4, 256) if sentences else (16, 4096)
+        self._bounds = size_bounds(sentences)
         self._max_output_tokens = max_output_tokens
         self._tokens = tokens
         self._text = " ".join(self._rng.choices(WORDS, k=8000))

@@ -75,6 +75,10 @@ def test_an_external_server_is_written_down_drained_and_removed() -> None:
         (["key", "revoke", "hk_nothing"], "no such prefix"),
         (["replicas", "drain", "ghost"], "no such replica"),
         (["replicas", "apply", "/nowhere/fleet.yaml"], "cannot be read"),
+        (["loadtest", "--clients", "0"], "--clients=0"),
+        (["loadtest", "--rate", "0"], "rate=0"),
+        (["loadtest", "--duration", "-1"], "--duration=-1"),
+        (["loadtest", "--tokens", "5"], "--tokens=5"),
         (
             [
                 "replicas",
@@ -96,3 +100,13 @@ def test_a_mistake_is_one_line_and_exit_code_two(arguments: list[str], said: str
         run(*arguments)
     assert refused.value.returncode == 2
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", [("--priority", "huge"), ("--enabled", "maybe")])
+def test_a_word_that_is_none_of_the_choices_ended_in_a_traceback(option: tuple[str, str]) -> None:
+    run("tenant", "create", "acme")
+    with pytest.raises(CommandError, match=f"argument {option[0]}: invalid choice") as refused:
+        run("tenant", "set", "acme", *option)
+    assert option[1] in str(refused.value)
+    run("tenant", "set", "acme", "--enabled", "no")
+    assert not Tenant.objects.get().enabled

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 
 from tests.conftest import ScratchDatabase
 from tests.gateway.conftest import Stack
+from tests.gateway.scripted_replica import fails
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -48,6 +49,27 @@ async def test_a_gateways_state_and_a_requests_record_at_the_terminal(
         assert record["requestId"] == request_id
         with pytest.raises(CommandError, match="no decision record"):
             await command("explain", "nothing", "--key", key, "--gateway", gateway.url)
+
+
+async def test_status_broke_as_soon_as_the_feed_had_a_line(
+    scratch_database: ScratchDatabase, tmp_path: Path
+) -> None:
+    stack = Stack(scratch_database.url, scratch_database.environment, tmp_path)
+    async with stack.exits:
+        stack.rows.model()
+        key = stack.rows.tenant()
+        await stack.replica(fails(500))
+        gateways = [await stack.gateway(key, state_dir=tmp_path / name) for name in ("a", "b")]
+        for gateway in gateways:
+            await gateway.infer_many(20, 1)
+        command = sync_to_async(run, thread_sensitive=False)
+        for urls in (gateways[0].url, ",".join(gateway.url for gateway in gateways)):
+            state = json.loads(await command("status", "--gateway", urls, "--json"))
+            speakers = {gateway["id"] for gateway in state["gateways"]}
+            assert len(speakers) == urls.count(",") + 1
+            assert {event["gateway"] for event in state["events"]} == speakers
+            assert {event["kind"] for event in state["events"]} >= {"breaker"}
+            assert "r1" in await command("status", "--gateway", urls)
 
 
 def test_what_does_not_answer_is_named_with_what_to_do() -> None:

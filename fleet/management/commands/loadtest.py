@@ -12,14 +12,14 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from engine.errors import InvalidInput, require_range
+from engine.errors import InvalidInput, require_positive, require_range
 from fleet.fleet_file.keys import demo_key
 from fleet.loadtest import report
 from fleet.loadtest.loops import closed_loop, open_loop
 from fleet.loadtest.pattern import BURST_BASE_PER_S, PATTERNS, Pattern
 from fleet.loadtest.sender import Sender
 from fleet.loadtest.tally import Tally
-from fleet.loadtest.workload import BENCHMARK_DEADLINES, Deadlines, Workload
+from fleet.loadtest.workload import BENCHMARK_DEADLINES, Deadlines, Workload, size_bounds
 from fleet.management.command import FleetCommand
 
 DEFAULT_CLIENTS = 32
@@ -36,7 +36,7 @@ class Command(FleetCommand):
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--url", default=settings.HALCYON_GATEWAY_URL, help="the gateway")
         parser.add_argument(
-            "--key", help="API key (HALCYON_API_KEY, else the demo tenant's of this installation)"
+            "--key", help="API key (HALCYON_KEY, else the demo tenant's of this installation)"
         )
         parser.add_argument("--model", default="llama-3-8b")
         loop = parser.add_mutually_exclusive_group()
@@ -79,6 +79,11 @@ class Command(FleetCommand):
                 raise InvalidInput(f"--{name}", str(target), "its folder does not exist")
         if options["min_success"] is not None:
             require_range("--min-success", options["min_success"], 0.0, 1.0)
+        require_positive("--duration", options["duration"], unit="s")
+        if options["clients"] is not None:
+            require_range("--clients", options["clients"], 1, 10_000)
+        if options["tokens"] is not None:
+            require_range("--tokens", options["tokens"], *size_bounds(options["sentences"]))
         tally = Tally(keep=options["csv"] is not None)
         took_s = asyncio.run(self._run(tally, options))
         summary = tally.summary(took_s)
@@ -111,10 +116,9 @@ class Command(FleetCommand):
 
     async def _run(self, tally: Tally, options: dict[str, Any]) -> float:
         is_open = options["rate"] is not None or options["pattern"] == "burst"
-        rate = options["rate"] or BURST_BASE_PER_S
+        rate = BURST_BASE_PER_S if options["rate"] is None else options["rate"]
         pattern = Pattern(options["pattern"], rate, options["duration"])
-        clients = options["clients"] or DEFAULT_CLIENTS
-        require_range("--clients", clients, 1, 10_000)
+        clients = DEFAULT_CLIENTS if options["clients"] is None else options["clients"]
         default = BENCHMARK_DEADLINES if is_open else CLOSED_DEADLINE
         workload = Workload(
             options["model"],
@@ -125,7 +129,7 @@ class Command(FleetCommand):
             max_output_tokens=options["max_output_tokens"],
             tokens=options["tokens"],
         )
-        key = options["key"] or os.environ.get("HALCYON_API_KEY") or demo_key("demo", "main").text
+        key = options["key"] or os.environ.get("HALCYON_KEY") or demo_key("demo", "main").text
         async with Sender(options["url"], key) as sender:
             if is_open:
                 loop = open_loop(sender, workload, tally.record, pattern, seed=options["seed"])

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from engine.errors import InvalidInput
 from fleet.dashboard import gateways
-from fleet.live.merge import AgedView, merge
+from fleet.live.merge import join
 from fleet.live.state import LiveState
 from fleet.management.command import FleetCommand
 
@@ -37,18 +37,18 @@ class Command(FleetCommand):
         urls = gateways.addresses(gateway)
         if not urls:
             raise InvalidInput("--gateway", gateway, "must name a gateway, http://host:port")
-        views, silent = [], []
+        states, silent = [], []
         for url in urls:
             try:
-                views.append(AgedView(gateway=url, seq=1, age_s=0.0, view=view_of(url)))
+                states.append(state_of(url))
             except (OSError, ValueError) as error:
                 silent.append(f"{url} does not answer: {error}")
-        if not views:
+        if not states:
             raise CommandError(
                 "\n".join(silent) + "\nStart everything with `manage.py up`, or name a gateway "
                 "with --gateway or HALCYON_GATEWAY_URL."
             )
-        state = merge(views)
+        state = join(states)
         if self.as_json:
             self.print_json(state)
             return
@@ -58,15 +58,15 @@ class Command(FleetCommand):
         self.show(replicas_of(state), empty="no replica is known")
 
 
-def view_of(url: str) -> dict[str, Any]:
-    """One gateway's own view. Raises `OSError` or `ValueError`."""
+def state_of(url: str) -> LiveState:
+    """What one gateway says. Raises `OSError` or `ValueError`."""
     request = urllib.request.Request(f"{url}/v1/control/state")
     token = os.environ.get("HALCYON_TOKEN")
     if token:
         request.add_header("authorization", f"Bearer {token}")
     with urllib.request.urlopen(request, timeout=5) as answer:
-        view: dict[str, Any] = json.load(answer)
-        return view
+        state: LiveState = json.load(answer)
+        return state
 
 
 def headline(state: LiveState) -> list[str]:

@@ -88,9 +88,8 @@ def limits(parser: CommandParser) -> None:
         )
     parser.add_argument(
         "--priority",
-        type=lambda text: Priority[text.upper()].value,
+        choices=[priority.name.lower() for priority in Priority],
         default=argparse.SUPPRESS,
-        metavar="|".join(priority.name.lower() for priority in Priority),
         help="under contention the highest is refused last",
     )
     parser.add_argument(
@@ -98,17 +97,21 @@ def limits(parser: CommandParser) -> None:
     )
     parser.add_argument(
         "--enabled",
-        type=lambda text: {"yes": True, "no": False}[text],
+        choices=["yes", "no"],
         default=argparse.SUPPRESS,
-        metavar="yes|no",
         help="no: every request is refused",
     )
     parser.add_argument("--reason", default="", help="kept in the history")
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    names = {field for field, _ in LIMITS} | {"priority", "weight", "enabled"}
-    return {name: value for name, value in options.items() if name in names}
+    names = {field for field, _ in LIMITS} | {"weight"}
+    found = {name: value for name, value in options.items() if name in names}
+    if "priority" in options:
+        found["priority"] = Priority[options["priority"].upper()].value
+    if "enabled" in options:
+        found["enabled"] = options["enabled"] == "yes"
+    return found
 
 
 def row_of(tenant: Tenant) -> dict[str, Any]:
