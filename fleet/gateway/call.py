@@ -13,6 +13,7 @@ from typing import Protocol
 
 from fleet.gateway.errors import Headers, Problem, envelope
 from fleet.gateway.openai import errors as openai
+from fleet.gateway.transports.splice import Pipe
 
 JSON = b"application/json"
 
@@ -66,6 +67,10 @@ class Call:
     def close(self) -> None:
         """End a stream."""
         raise NotImplementedError
+
+    def pipe(self) -> Pipe | None:
+        """Where chunks of the chunked coding may be written as they are, after `open`."""
+        return None
 
     @property
     def backlog(self) -> int:

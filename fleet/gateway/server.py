@@ -18,7 +18,7 @@ import uvicorn
 
 from fleet.gateway.config import GatewayConfig
 from fleet.gateway.gateway import Gateway
-from fleet.gateway.wire import HotRoutes, WireProtocol, sweep_idle
+from fleet.gateway.wire import HotRoutes, WireProtocol
 
 BACKLOG = 2048
 SWEEP_S = 5.0
@@ -129,7 +129,12 @@ class GatewayServer(uvicorn.Server):
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            sweep_idle(self.server_state, self._gateway_config.idle_s, time.monotonic())
+            now_s, idle_s = time.monotonic(), self._gateway_config.idle_s
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, WireProtocol):
+                    since = connection.idle_since()
+                    if since is not None and now_s - since > idle_s:
+                        connection.transport.close()
 
 
 def listening_socket(host: str, port: int, *, shared: bool) -> socket.socket:

@@ -10,7 +10,7 @@ Answers leave in the order of their requests. A pipelined hot request waits its 
 another kind behind a pending hot one closes the connection after the answer, which HTTP/1.1
 lets a server do and every pipelining client must handle.
 
-Idle connections are closed by a sweep (`sweep_idle`), not by a timer each.
+Idle connections are closed by a sweep of the server, not by a timer each.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from uvicorn.server import ServerState
 from fleet.gateway.app import fail_whole, require_media
 from fleet.gateway.call import JSON, Begin, Call
 from fleet.gateway.errors import Headers
+from fleet.gateway.transports.splice import Pipe
 
 SHORT_BODY = 64 * 1024  # larger bodies stream in on the ASGI road, under its limits
 MAX_PIPELINED = 32
@@ -109,6 +110,9 @@ class WireCall(Call):
             if not transport.is_closing():
                 transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
 
+    def pipe(self) -> Pipe | None:
+        return self._wire if self._opened and not self.settled else None
+
     @property
     def backlog(self) -> int:
         return self._wire.transport.get_write_buffer_size()
@@ -149,6 +153,7 @@ class WireProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.hot = hot
         self.since = time.monotonic()  # when this connection last began to wait for its client
+        self.lags = False  # the client does not keep up with what it is sent
         self._call: WireCall | None = None  # the one being answered
         self._arriving: WireCall | None = None  # the one whose body is being read
         self._begin: Begin | None = None
@@ -213,6 +218,14 @@ class WireProtocol(HttpToolsProtocol):
         if call is not None:
             call.leave()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self.lags = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self.lags = False
+        super().resume_writing()
 
     def on_response_complete(self) -> None:
         self.since = time.monotonic()
@@ -287,15 +300,3 @@ async def _waiting(pending: Any, call: Call) -> None:
         await pending
     except Exception as error:
         fail_whole(call, error)
-
-
-def sweep_idle(server_state: ServerState, idle_s: float, now_s: float) -> int:
-    """Close connections whose client has been silent for `idle_s`. Returns how many."""
-    closed = 0
-    for connection in list(server_state.connections):
-        if isinstance(connection, WireProtocol):
-            since = connection.idle_since()
-            if since is not None and now_s - since > idle_s:
-                connection.transport.close()
-                closed += 1
-    return closed

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.types import Request
 from fleet.gateway.openai.events import StreamWatch
 from fleet.gateway.transports.connection import Connection, Exchange
+from fleet.gateway.transports.splice import Splice
 
 TOKENS = [
     b'data: {"choices":[{"index":0,"delta":{"content":"w%d "},"finish_reason":null}]}\n\n' % n
@@ -147,6 +149,92 @@ def test_however_the_network_cuts_chunks_the_same_body_comes_out(
     assert b"".join(said) == b"".join([*TOKENS, FINISH, b"0\r\n\r\n", DONE])
     assert ends == [200]
     assert released == [connection]
+
+
+class _Client:
+    """A client that is sent the chunked coding, or would be if it kept up."""
+
+    def __init__(self) -> None:
+        self.lags = False
+        self.got: list[bytes] = []
+        self.transport: asyncio.Transport = _Socket(self.got)
+
+
+class _Socket(asyncio.Transport):
+    def __init__(self, got: list[bytes]) -> None:
+        super().__init__()
+        self._got = got
+
+    def write(self, data: object) -> None:
+        assert isinstance(data, bytes)
+        self._got.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def _chunk(event: bytes, upper: bool) -> bytes:
+    return (b"%X\r\n%b\r\n" if upper else b"%x\r\n%b\r\n") % (len(event), event)
+
+
+def _request() -> Request:
+    return Request(
+        request_id="r", tenant="t", model="m", prompt_tokens=3, deadline_ms=1.0, arrived_ms=0.0
+    )
+
+
+@given(
+    st.lists(st.text(alphabet='ab "\\\n\u00e9:{}[]', max_size=30), max_size=12),
+    st.booleans(),
+    st.sampled_from([b"\n\n", b"\r\n\r\n"]),
+)
+def test_the_short_road_takes_what_the_long_one_calls_a_piece_of_text_and_nothing_else(
+    texts: list[str], upper: bool, blank: bytes
+) -> None:
+    watch, plain = StreamWatch(hide_usage=True), StreamWatch(hide_usage=True)
+    request, client = _request(), _Client()
+    for text in ["first", *texts]:
+        document = {"choices": [{"delta": {"content": text}, "finish_reason": None}]}
+        event = b"data: %b%b" % (json.dumps(document).encode(), blank)
+        plain.feed(event)
+        road = Splice(watch, request, client)
+        if not watch.around[0] or not road.take(_chunk(event, upper)):
+            watch.feed(event)
+        else:
+            assert client.got.pop() == _chunk(event, upper)
+            assert text
+    assert watch.tokens == plain.tokens
+    assert request.tokens_spent <= watch.tokens
+
+
+def test_the_short_road_leaves_an_end_an_error_a_cut_and_a_slow_reader_alone() -> None:
+    watch, client = StreamWatch(hide_usage=True), _Client()
+    for token in TOKENS:
+        watch.feed(token)
+    road = Splice(watch, _request(), client)
+    event = TOKENS[0]
+    assert road.take(_chunk(event, False))
+    for read in (
+        _chunk(FINISH, False),
+        _chunk(DONE, False),
+        _chunk(USAGE, False),
+        _chunk(b'data: {"error":{"message":"lost"}}\n\n', False),
+        _chunk(event.replace(b"null", b'"stop"'), False),
+        _chunk(event + DONE, False),
+        _chunk(event, False) + b"0\r\n\r\n",
+        _chunk(event, False)[:-1],
+        _chunk(event, False)[:-2] + b"xx",
+        b"%x\r\n%b\r\n" % (len(event) + 1, event),
+        event,
+        b"0\r\n\r\n",
+    ):
+        assert not road.take(read), read
+    client.lags = True
+    assert not road.take(_chunk(event, False))
+    assert watch.tokens == len(TOKENS) + 1
+    for half in (event[:20], FINISH):
+        watch.feed(half)
+        assert watch.around == (b"", b"")
 
 
 def test_the_chunks_of_a_refused_stream_are_its_body_and_no_events() -> None:

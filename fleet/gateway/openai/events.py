@@ -21,6 +21,7 @@ _DONE = b"data: [DONE]"
 _TEXT = (b'"content":"', b'"content": "', b'"text":"', b'"text": "')
 _EMPTY = (b'"content":""', b'"content": ""', b'"text":""', b'"text": ""')
 _BACKSLASH = ord("\\")
+NOTHING = (b"", b"")
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 
@@ -28,14 +29,12 @@ class StreamWatch:
     """The state of one stream. `feed` returns the bytes that may go on to the client."""
 
     __slots__ = (
-        "_after",
-        "_before",
         "_hide_usage",
+        "_plain",
         "_tail",
         "completion_tokens",
         "done",
         "error",
-        "events",
         "finished",
         "pieces",
         "prompt_tokens",
@@ -44,12 +43,10 @@ class StreamWatch:
     def __init__(self, *, hide_usage: bool) -> None:
         self._hide_usage = hide_usage
         self._tail = b""
-        self._before = b""  # what stands around the text of this stream's events;
-        self._after = b""  # nothing: not learned yet
+        self._plain = NOTHING  # what stands around the text of this stream's events
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.pieces = 0  # events that carried text: tokens, where nobody says how many
-        self.events = 0
         self.done = False
         self.finished = False  # a finish_reason came
         self.error: dict[str, Any] | None = None
@@ -59,10 +56,13 @@ class StreamWatch:
         does not end."""
         if self._tail:
             data = self._tail + data
-        elif self._before and data.startswith(self._before) and data.endswith(self._after):
-            begin, end = len(self._before), len(data) - len(self._after)
+        elif (
+            self._plain is not NOTHING
+            and data.startswith(self._plain[0])
+            and data.endswith(self._plain[1])
+        ):
+            begin, end = len(self._plain[0]), len(data) - len(self._plain[1])
             if begin < end and data.find(b'"', begin, end) < 0 and data[end - 1] != _BACKSLASH:
-                self.events += 1
                 self.pieces += 1
                 return data
         end = len(data) if data.endswith(b"\n\n") else _last_end(data)
@@ -72,7 +72,6 @@ class StreamWatch:
             self._tail = data
             return b""
         whole, self._tail = data[:end], data[end:]
-        self.events += 1
         pieces = self._pieces_in(whole)
         self.pieces += pieces
         if _DONE in whole:
@@ -91,6 +90,14 @@ class StreamWatch:
         """What came after the last whole event."""
         tail, self._tail = self._tail, b""
         return tail
+
+    @property
+    def around(self) -> tuple[bytes, bytes]:
+        """What stands before and after the text of a plain event; `NOTHING` before the first
+        one, and where half an event is here or the stream said how it ends."""
+        if self._tail or self.completion_tokens or self.finished or self.done:
+            return NOTHING
+        return self._plain
 
     @property
     def tokens(self) -> int:
@@ -115,7 +122,7 @@ class StreamWatch:
                 begin = place + len(mark)
                 end = event.find(b'"', begin)
                 if b"\\" not in event[begin:end]:
-                    self._before, self._after = event[:begin], event[end:]
+                    self._plain = (event[:begin], event[end:])
                 return
 
     def _look(self, whole: bytes) -> bytes:

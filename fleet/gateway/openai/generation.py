@@ -16,7 +16,9 @@ from fleet.gateway.call import Call
 from fleet.gateway.endpoints.infer import of_answer
 from fleet.gateway.errors import Headers, Problem
 from fleet.gateway.openai import answers, errors
+from fleet.gateway.openai.events import StreamWatch
 from fleet.gateway.process import Process
+from fleet.gateway.transports.splice import Splice
 
 SSE = b"text/event-stream; charset=utf-8"
 SLOW_READER_BYTES = 1024 * 1024
@@ -48,7 +50,6 @@ class Generation:
         "prompt_tokens",
         "speaker",
         "stream",
-        "tokens",
         "told_error",
     )
 
@@ -81,7 +82,6 @@ class Generation:
         self.speaker: object = None  # the attempt whose answer the client hears
         self.told_error = False  # the server itself said in the stream what went wrong
         self.prompt_tokens = request.prompt_tokens
-        self.tokens = 0  # output tokens that the client has been sent
 
     # -- what the transport says -----------------------------------------------------
 
@@ -94,11 +94,21 @@ class Generation:
     def piece(self, chunk: bytes, tokens: int) -> bool:
         """Whole events; `tokens` is how many the stream has had so far. Returns whether the
         client lags so far behind that the upstream must wait."""
-        self.tokens = tokens
         self._request.tokens_spent = self.prompt_tokens + tokens
         call = self._call
         call.write(chunk)
         return call.backlog > SLOW_READER_BYTES
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens that the client has been sent."""
+        return max(self._request.tokens_spent - self.prompt_tokens, 0)
+
+    def splice(self, watch: StreamWatch) -> Splice | None:
+        """A short road to the client for the events that `watch` knows to be plain; None where
+        the client is not sent the chunked coding, or is not alone."""
+        pipe = self._call.pipe()
+        return None if pipe is None else Splice(watch, self._request, pipe)
 
     @property
     def is_read_slowly(self) -> bool:

@@ -14,6 +14,8 @@ from typing import cast
 
 import httptools
 
+from fleet.gateway.transports.chunked import one_chunk
+
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 STALE_WINDOW_S = 0.1  # a reused connection that dies this soon, unanswered, was closed already
 DEFAULT_KEEP_S = 30.0
@@ -21,6 +23,7 @@ DEFAULT_KEEP_S = 30.0
 OnAnswer = Callable[[int, dict[bytes, bytes], bytes], None]
 OnFailure = Callable[[str], None]
 OnChunk = Callable[[bytes], None]
+ShortRoad = Callable[[bytes], bool]
 
 
 def _nobody(*_: object) -> None:
@@ -73,6 +76,11 @@ class Exchange:
         if self.connection is not None:
             self.connection.resume()
 
+    def shorten(self, road: ShortRoad | None) -> None:
+        """Ask `road` first about every read between two chunks; True: it took the read."""
+        if self.connection is not None:
+            self.connection.short_road = road
+
     def answered(self, status: int, headers: dict[bytes, bytes], body: bytes) -> None:
         if not self.over:
             callback = self.on_answer
@@ -121,6 +129,7 @@ class Connection(asyncio.Protocol):
         self.idle_s = time.monotonic()
         self.keep_s = DEFAULT_KEEP_S
         self.closed = False
+        self.short_road: ShortRoad | None = None  # asked first about a read between two chunks
         self._release = release
         self._lost = lost
         self._transport: asyncio.Transport | None = None
@@ -144,7 +153,9 @@ class Connection(asyncio.Protocol):
             self.kill()  # nobody asked for anything
             return
         if self._between_chunks and exchange.on_chunk is not None:
-            chunk = _one_chunk(data)
+            if self.short_road is not None and self.short_road(data):
+                return
+            chunk = one_chunk(data)
             if chunk is not None:
                 exchange.on_chunk(chunk)
                 return
@@ -218,6 +229,7 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._until_close = False
         self._between_chunks = False
+        self.short_road = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
@@ -267,21 +279,6 @@ class Connection(asyncio.Protocol):
         if exchange is not None:
             exchange.connection = None
             exchange.failed(why)
-
-
-def _one_chunk(data: bytes) -> bytes | None:
-    """What is in `data`, if it is one whole chunk of the chunked coding and nothing else."""
-    end = data.find(b"\r\n", 1, 10)
-    if end < 0 or not data.endswith(b"\r\n"):
-        return None
-    digits = data[:end]
-    try:
-        size = int(digits, 16)
-    except ValueError:
-        return None
-    if size == 0 or len(data) != end + size + 4 or not digits.isalnum():
-        return None
-    return data[end + 2 : -2]
 
 
 def _keep_alive_s(hint: bytes) -> float:

@@ -18,7 +18,7 @@ from engine.actions import Dispatch, ItemResult, LeaseReport
 from engine.outcomes import Outcome, classify
 from engine.types import ReplicaSpec
 from fleet.gateway.clock import MonotonicClock
-from fleet.gateway.openai.events import StreamWatch
+from fleet.gateway.openai.events import NOTHING, StreamWatch
 from fleet.gateway.openai.generation import Generation, Passed
 from fleet.gateway.openai.schema import with_model
 from fleet.gateway.transports.base import Done, FirstByte
@@ -96,6 +96,7 @@ class Upstream:
         "_replica_id",
         "_resume",
         "_sent_ms",
+        "_spliced",
         "_watch",
         "exchange",
     )
@@ -121,6 +122,7 @@ class Upstream:
         self._first_ms: float | None = None
         self._over = False
         self._resume: asyncio.TimerHandle | None = None
+        self._spliced = NOTHING  # around the text of the events that take the short road
         self.exchange: Exchange | None = None
 
     def abort(self) -> None:
@@ -156,11 +158,21 @@ class Upstream:
             tokens = watch.completion_tokens or watch.pieces
             if self._generation.piece(whole, tokens) and self._resume is None:
                 self._wait_for_reader()
+            if watch.around is not self._spliced:
+                self._splice()
         if watch.error is not None:
             self._generation.told_error = not self._mute
             report = _refused_in_stream(watch.error)
             report.outcome, report.items = Outcome.FAULT, None
             self._end(report)
+
+    def _splice(self) -> None:
+        """Let events like the one that just came take the short road, if there is one."""
+        watch = self._watch
+        self._spliced = around = watch.around
+        splice = None if around is NOTHING else self._generation.splice(watch)
+        if self.exchange is not None:
+            self.exchange.shorten(None if splice is None else splice.take)
 
     def _begin(self) -> bool:
         """The client hears one attempt only: the first to speak."""
