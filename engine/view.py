@@ -55,6 +55,13 @@ class QueueView(TypedDict):
     theta: float | None
 
 
+class BatchView(TypedDict):
+    """A batch that ended: its work in the unit of the cost model, and what it took."""
+
+    work: float
+    ms: float
+
+
 class CostView(TypedDict):
     replicaId: str
     accelerator: str
@@ -66,6 +73,7 @@ class CostView(TypedDict):
     samples: int
     firstTokenMs: float | None  # streams only
     perTokenMs: float | None
+    last: BatchView | None  # the last batch that was served
 
 
 class VersionView(TypedDict):

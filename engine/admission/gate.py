@@ -31,6 +31,7 @@ from engine.types import ModelSpec, TenantSpec
 from engine.view import AdmissionView, TenantView
 
 MOST_TENANTS_SHOWN = 200
+_WORTH_A_LOOK = 0.5  # of a limit in use
 _BUSIEST = attrgetter("in_flight", "requests_taken")
 
 
@@ -205,10 +206,12 @@ class Gate:
         return account
 
     def view(self, now_ms: float) -> AdmissionView:
-        """The limit nearest to its ceiling: the one an operator should look at first."""
+        """The limit nearest to its ceiling: the one an operator should look at first. Where none
+        is half used it is always the same one, or a quiet fleet would show another every second.
+        """
         views = self.model_views(now_ms).values()
         if views:
-            return max(views, key=lambda view: view["inFlight"] / view["limit"])
+            return max(views, key=_pressed)
         return {
             "policy": self._config.policy.value,
             "limit": 0.0,
@@ -221,6 +224,11 @@ class Gate:
     def model_views(self, now_ms: float) -> dict[str, AdmissionView]:
         """The state of every model's limit."""
         return {name: occupancy.view(now_ms) for name, occupancy in self._models.items()}
+
+
+def _pressed(view: AdmissionView) -> float:
+    used = view["inFlight"] / view["limit"]
+    return used if used >= _WORTH_A_LOOK else 0.0
 
 
 def _unknown_tenant(tenant: str) -> Refusal:

@@ -106,6 +106,8 @@ class CostModel:
         "_tokens",
         "_typical_ms",
         "_variance",
+        "last_ms",
+        "last_work",
         "samples",
         "unit",
     )
@@ -124,6 +126,7 @@ class CostModel:
         self._surprise = 0
         self._longest = 0.0
         self._typical_ms: float | None = None
+        self.last_work = self.last_ms = 0.0  # of the last batch, as its line is drawn
         self.samples = 0
         self._take(self._shape())
 
@@ -183,6 +186,7 @@ class CostModel:
         self._fit.add(features, service_ms, weight)
         self._shared.learn(features, service_ms, weight)
         self.samples += 1
+        self.last_work, self.last_ms = features[1], service_ms
         self._longest += 0.1 * (longest - self._longest)
         if self._typical_ms is None:
             self._typical_ms = service_ms

@@ -129,6 +129,7 @@ def _cost(pool: Pool, replica: ReplicaState) -> CostView:
         "samples": cost.samples,
         "firstTokenMs": None if timing is None else timing.first_token_ms,
         "perTokenMs": None if timing is None else timing.per_token_ms,
+        "last": {"work": cost.last_work, "ms": cost.last_ms} if cost.samples else None,
     }
 
 

@@ -16,10 +16,11 @@ class Page[T]:
     number: int
     pages: int
     total: int
+    size: int = PAGE_SIZE
 
     @property
     def first(self) -> int:
-        return (self.number - 1) * PAGE_SIZE + 1 if self.total else 0
+        return (self.number - 1) * self.size + 1 if self.total else 0
 
     @property
     def last(self) -> int:
@@ -31,7 +32,7 @@ def cut[T](items: Sequence[T], params: Mapping[str, str], size: int = PAGE_SIZE)
     pages = max((len(items) + size - 1) // size, 1)
     asked = params.get("page", "1")
     number = min(max(int(asked) if asked.isdecimal() and len(asked) < 9 else 1, 1), pages)
-    return Page(items[(number - 1) * size : number * size], number, pages, len(items))
+    return Page(items[(number - 1) * size : number * size], number, pages, len(items), size)
 
 
 def ordered[T](
@@ -47,9 +48,11 @@ def ordered[T](
         asked = default
         name = default.removeprefix("-")
     key = keys[name]
-    known = [item for item in items if key(item) is not None]
-    unknown = [item for item in items if key(item) is None]
-    return sorted(known, key=key, reverse=asked.startswith("-")) + unknown
+    ranks = [key(item) for item in items]
+    known = [place for place, rank in enumerate(ranks) if rank is not None]
+    known.sort(key=ranks.__getitem__, reverse=asked.startswith("-"))
+    unknown = [item for item, rank in zip(items, ranks, strict=True) if rank is None]
+    return [items[place] for place in known] + unknown
 
 
 def matches(text: str, *haystacks: str | None) -> bool:

@@ -3,7 +3,7 @@
 Keys are random (`hk_<8>_<32>`), so a plain SHA-256 is as good as a slow hash and costs
 0.6 us. Revoked keys are not in the snapshot at all. Every failure says the same words:
 whether a key is unknown, revoked or expired is nobody's business but its owner's, who can
-see it in the admin.
+see it in the admin. Keys that were used are noted for the recorder, which tells Postgres.
 """
 
 import hashlib
@@ -33,9 +33,11 @@ def authenticate(headers: Mapping[bytes, bytes], snapshot: Snapshot) -> KeyEntry
             raise Problem(
                 "unauthorized", "authorization: must be 'Bearer <key>'", headers=_CHALLENGE
             )
-    entry = snapshot.keys.get(_sha256(key.strip()).digest())
+    digest = _sha256(key.strip()).digest()
+    entry = snapshot.keys.get(digest)
     if entry is None or (entry.expires_at is not None and entry.expires_at <= time.time()):
         raise Problem(
             "unauthorized", "this API key is unknown, expired or revoked", headers=_CHALLENGE
         )
+    snapshot.used.add(digest)
     return entry

@@ -98,6 +98,7 @@ class Gateway:
             gateway=identity.gateway_id,
             take_windows=scheduler.windows,
             about=self.process.about,
+            used_keys=lambda: self.process.snapshot.used,
             went=functools.partial(self._went, "recorder"),
             spool=config.spool_path,
         )

@@ -162,12 +162,13 @@ class Process:
         }
 
     def view(self) -> Mapping[str, Any]:
-        """The scheduler's view, with what probes know, and the gateway's section."""
+        """The scheduler's view, with what probes know, sampled decision records, and the
+        gateway's section."""
         view = self.scheduler.view()
         for replica in view["replicas"]:
             if replica["status"] == "unknown" and self.probed.get(replica["replicaId"]):
                 replica["status"] = "healthy"  # ready, and not needed yet
-        return {**view, "gateway": self.about()}
+        return {**view, "requests": self.scheduler.samples(), "gateway": self.about()}
 
 
 def _when_leased(refusal: Refusal) -> Refusal:

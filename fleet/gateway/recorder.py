@@ -28,6 +28,7 @@ WRITE_TIMEOUT_S = 5.0
 MAX_BACKOFF_S = 5.0
 USAGE_SLICE = 500
 HEARTBEAT_S = 5.0
+NOTE_KEYS_S = 60.0  # how fine "last used" of an API key is
 
 log = logging.getLogger("halcyon.gateway")
 _decoder = msgspec.msgpack.Decoder(Batch)
@@ -59,6 +60,7 @@ _USAGE = """
 _HEARTBEAT = """
     INSERT INTO fleet_heartbeat (name, seen_at, details) VALUES (%s, now(), %s::jsonb)
     ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, details = excluded.details"""
+_KEYS_USED = "UPDATE fleet_apikey SET last_used_at = now() WHERE digest = ANY(%s)"
 _FAREWELL = "DELETE FROM fleet_heartbeat WHERE name = %s"
 
 _json = msgspec.json.Encoder().encode
@@ -75,6 +77,7 @@ class Recorder:
         gateway: str,
         take_windows: Callable[[], list[WindowRecord]],
         about: Callable[[], dict[str, Any]],
+        used_keys: Callable[[], set[bytes]],
         went: Callable[[str | None], None],
         spool: Path | None = None,
     ) -> None:
@@ -83,10 +86,12 @@ class Recorder:
         self._gateway = gateway
         self._take_windows = take_windows
         self._about = about
+        self._used_keys = used_keys
         self._went = went
         self._spool = spool
         self._connection: AsyncConnection[Any] | None = None
         self._last_heartbeat_s = 0.0
+        self._keys_noted_s = -NOTE_KEYS_S
         self.written = 0
         self.failed = 0
         self.repeated = 0
@@ -137,6 +142,18 @@ class Recorder:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 details = _json(self._about()).decode()
                 await connection.execute(_HEARTBEAT, (f"gateway:{self._gateway}", details))
+        if now_s - self._keys_noted_s >= NOTE_KEYS_S and self._used_keys():
+            await self._note_keys()
+            self._keys_noted_s = now_s
+
+    async def _note_keys(self) -> None:
+        """When each key was last used. Those of a write that fails are noted by the next one."""
+        used = self._used_keys()
+        digests = list(used)
+        connection = await self._connected()
+        async with asyncio.timeout(WRITE_TIMEOUT_S):
+            await connection.execute(_KEYS_USED, ([digest.hex() for digest in digests],))
+        used.difference_update(digests)
 
     async def _flush(self) -> None:
         """Write the windows that are closed and the usage so far; what comes in meanwhile

@@ -118,6 +118,7 @@ class Snapshot:
     operators: frozenset[bytes] = frozenset()
     stale: bool = False
     rejected: tuple[str, ...] = field(default=())
+    used: set[bytes] = field(default_factory=set)  # digests of keys since the recorder took them
 
     @property
     def revision(self) -> int:
@@ -171,6 +172,7 @@ def build(rows: Rows, previous: Snapshot = EMPTY, *, stale: bool = False) -> Sna
         operators=frozenset(bytes.fromhex(digest) for digest in rows.operators),
         stale=stale,
         rejected=tuple(rejected),
+        used=set() if previous is EMPTY else previous.used,
     )
 
 

@@ -84,7 +84,7 @@ def _rows(bodies: Sequence[Row], key: str) -> list[Row]:
 def _gateway(aged: AgedView) -> GatewayStatus:
     own = aged.view.get("gateway") or {}
     degraded = list(own.get("degraded") or ())
-    traffic, admission = aged.view.get("traffic") or {}, aged.view.get("admission") or {}
+    traffic, books = aged.view.get("traffic") or {}, aged.view.get("conservation") or {}
     return {
         "id": aged.gateway,
         "status": "down" if aged.silent else "degraded" if degraded else "healthy",
@@ -98,7 +98,7 @@ def _gateway(aged: AgedView) -> GatewayStatus:
         "snapshotAgeS": own.get("snapshotAgeS"),
         "degraded": degraded,
         "offeredPerS": traffic.get("offeredPerS") or 0.0,
-        "inFlight": admission.get("inFlight") or 0,
+        "inFlight": (books.get("queued") or 0) + (books.get("running") or 0),
     }
 
 

@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from fleet.live.objectives import busiest_slo_ms
 from fleet.live.state import LiveState
+from fleet.live.tracks import Tracks
 
 SECONDS = 300
 ROW_POINTS = 60  # of the sparkline in a table row
@@ -19,12 +21,14 @@ Point = dict[str, float | None]
 
 
 class Rings:
-    """One ring of fleet-wide points, and a short one for each replica, version and tenant."""
+    """One ring of fleet-wide points, a short one for each replica, version and tenant, and what
+    each replica did."""
 
     def __init__(self) -> None:
         self.times_ms: deque[int] = deque(maxlen=SECONDS)
         self._points: deque[Point] = deque(maxlen=SECONDS)
         self._rows: dict[str, deque[float | None]] = {}
+        self.tracks = Tracks()
 
     def __len__(self) -> int:
         return len(self._points)
@@ -35,6 +39,7 @@ class Rings:
             return
         self.times_ms.append(at_ms)
         self._points.append(point_of(state))
+        self.tracks.add(at_ms, state)
         seen: set[str] = set()
         for key, value in _row_values(state):
             seen.add(key)
@@ -78,8 +83,8 @@ def point_of(state: LiveState) -> Point:
         point |= {
             "limit": admission["limit"],
             "in_flight": admission["inFlight"],
-            "slo": admission["sloMs"],
         }
+    point["slo"] = busiest_slo_ms(state)
     point["open_breakers"] = sum(r["breaker"]["state"] == "open" for r in state["replicas"])
     point["queued"] = sum(queue["queued"] for queue in state["queues"])
     return point

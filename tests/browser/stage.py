@@ -133,7 +133,8 @@ def _queues(second: int) -> list[View]:
     ]
 
 
-def _cost(replica_id: str, accelerator: str, fixed: float, per: float) -> View:
+def _cost(second: int, replica_id: str, accelerator: str, fixed: float, per: float) -> View:
+    work = round(wave(second * 7.3, 140, 380, 7_900))
     return {
         "replicaId": replica_id,
         "accelerator": accelerator,
@@ -142,7 +143,8 @@ def _cost(replica_id: str, accelerator: str, fixed: float, per: float) -> View:
         "perWorkMs": per,
         "quadraticMs": 0.0,
         "deviationMs": 3.2,
-        "samples": 4_120,
+        "samples": 4_120 + second,
+        "last": {"work": work, "ms": fixed + per * work + 3.2 * math.sin(second * 2.3)},
     }
 
 
@@ -176,8 +178,8 @@ def _models(second: int) -> list[View]:
                     0.75,
                     rate * 0.75,
                     cost=[
-                        _cost("llama-a100-1", "a100", 18.3, 0.0221),
-                        _cost("llama-t4-1", "t4", 30.4, 0.0371),
+                        _cost(second, "llama-a100-1", "a100", 18.3, 0.0221),
+                        _cost(second, "llama-t4-1", "t4", 30.4, 0.0371),
                     ],
                 ),
                 _version(
@@ -190,7 +192,7 @@ def _models(second: int) -> list[View]:
                     p50Ms=94.0,
                     p95Ms=512.0,
                     p99Ms=830.0,
-                    cost=[_cost("llama-h100-1", "h100", 12.9, 0.0158)],
+                    cost=[_cost(second, "llama-h100-1", "h100", 12.9, 0.0158)],
                 ),
             ],
         },
@@ -242,6 +244,8 @@ def replica(replica_id: str, model: str, version: str, **more: Any) -> View:
 def _replicas(second: int) -> list[View]:
     p95 = wave(second, 50, 110, 150)
     tripped = {"state": "open", "trips": 2, "reopensInMs": 4_200.0, "faultRatio": 0.41}
+    if second % 60 > 55:  # a probe is out, and will fail
+        tripped |= {"state": "half_open", "reopensInMs": None}
     return [
         replica("llama-a100-1", "llama-3-8b", "v1", p95Ms=p95, inFlight=2 if p95 > 128 else 1),
         replica(

@@ -405,11 +405,24 @@ class TestAnswers:
         assert gate.view(0.0)["reason"] == "no model is configured"
         names = ("idle", "busy")
         gate.set_models({n: ModelSpec(model=n, versions=frozenset({"v"})) for n in names}, 0.0)
+        for _ in range(40):  # of 64
+            reservation = gate.reserve("anyone", 1, 0.0)
+            assert isinstance(reservation, Reservation)
+            gate.admit(reservation, "busy", 1, 0.0)
+        view = gate.view(0.0)
+        assert (view["policy"], view["inFlight"], view["p95Ms"]) == ("gradient", 40, None)
+
+    def test_the_limit_that_was_shown_jumped_between_models_with_every_request(self) -> None:
+        gate = Gate(GateConfig(policy=LimitPolicy.GRADIENT))
+        objectives = {"first": 900.0, "second": 500.0}
+        versions = frozenset({"v"})
+        models = {n: ModelSpec(model=n, versions=versions, slo_ms=s) for n, s in objectives.items()}
+        gate.set_models(models, 0.0)
+        assert gate.view(0.0)["sloMs"] == 900.0
         reservation = gate.reserve("anyone", 1, 0.0)
         assert isinstance(reservation, Reservation)
-        gate.admit(reservation, "busy", 1, 0.0)
-        view = gate.view(0.0)
-        assert (view["policy"], view["inFlight"], view["p95Ms"]) == ("gradient", 1, None)
+        gate.admit(reservation, "second", 1, 0.0)
+        assert gate.view(0.0)["sloMs"] == 900.0
 
     def test_rates_of_a_tenant_are_of_the_last_ten_seconds(self) -> None:
         gate = gate_of(TenantSpec(tenant="acme"))

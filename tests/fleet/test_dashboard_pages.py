@@ -18,6 +18,8 @@ from django.utils import timezone
 
 from fleet.dashboard.checkup import Checkup
 from fleet.dashboard.pages import system
+from fleet.dashboard.paging import cut
+from fleet.dashboard.panels.feed import href_of
 from fleet.live.pulse import Pulse, pulse
 from fleet.live.store import LiveStore
 from fleet.models import ApiKey, Replica
@@ -284,3 +286,26 @@ def test_a_key_is_shown_by_its_own_prefix_and_not_with_a_second_one(heard: Pulse
     prefix = ApiKey.objects.get().prefix
     body = text(client_of().get("/tenants/acme/"))
     assert f">{prefix}_" in body
+
+
+def test_a_decision_about_panic_leads_to_the_model_that_it_is_about() -> None:
+    assert href_of("panic", "llama-3-8b v2") == "/models/llama-3-8b/#v2"
+    assert href_of("panic", "org/two words v1") == "/models/org%2Ftwo%20words/#v1"
+
+
+def test_the_second_page_of_models_said_that_it_begins_after_two_pages_of_them() -> None:
+    page = cut(range(60), {"page": "2"}, size=25)
+    assert (page.first, page.last, page.total) == (26, 50, 60)
+
+
+def test_a_replica_shows_its_batches_beside_their_prediction_and_its_breakers_turns(
+    playing: Pulse,
+) -> None:
+    charts = client_of().get("/fleet/llama-a100-1/").context["once"]["charts"]
+    batches = charts["batches"]
+    assert len(batches["x"]) == len(batches["took"]) == len(batches["predicted"]) == 10
+    assert batches["x"] == sorted(batches["x"])
+    assert all(abs(a - b) < 5 for a, b in zip(batches["took"], batches["predicted"], strict=True))
+    fresh = client_of("Viewer").get("/charts/?topic=replica&id=llama-t4-1").json()["charts"]
+    assert set(fresh["breaker"]["state"]) <= {1, 2}
+    assert len(fresh["breaker"]["t"]) == len(fresh["breaker"]["state"])

@@ -160,3 +160,11 @@ def test_events_come_newest_first_and_are_bounded() -> None:
     ages = [event["ageMs"] for event in state["events"]]
     assert ages == sorted(ages)
     assert len(ages) == FEED_LENGTH
+
+
+def test_a_gateway_has_everything_in_flight_and_not_only_what_its_tightest_model_has() -> None:
+    body = said()
+    body["conservation"] = body["conservation"] | {"queued": 30, "running": 12}
+    body["admission"] = body["admission"] | {"inFlight": 2}
+    (gateway,) = merge([aged("a", body)])["gateways"]
+    assert gateway["inFlight"] == 42

@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from channels_redis.core import RedisChannelLayer
 
+from fleet.live import wire
 from tests.gateway.conftest import Stack
-from tests.gateway.gateway_process import GatewayProcess
+from tests.gateway.gateway_process import GatewayProcess, until
 from tests.gateway.scripted_replica import answers
 
 
@@ -155,3 +157,35 @@ async def test_health_answers_without_a_key_and_state_only_to_this_machine(
         assert (await gateway.get(path)).status == 200
         proxied = await gateway.get(path, headers={"x-forwarded-for": "203.0.113.9"})
         assert (proxied.status, proxied.code) == (403, "forbidden")
+
+
+async def test_the_live_view_showed_no_request_to_anybody(stack: Stack, valkey_url: str) -> None:
+    stack.rows.model()
+    await stack.replica(answers(0.01))
+    layer = RedisChannelLayer(hosts=[valkey_url], prefix="halcyon")
+    listening = await layer.new_channel("test")
+    await layer.group_add(wire.GROUP, listening)
+    gateway = await stack.gateway(stack.rows.tenant(), valkey_url=valkey_url)
+    served = (await gateway.infer(input="tell me")).json
+    record = None
+    async with asyncio.timeout(30):
+        while record is None:  # other tests' gateways speak there too
+            said = await layer.receive(listening)
+            view = wire.unpack(said) if said["type"] == "gateway.view" else {}
+            sampled = {each["requestId"]: each for each in view.get("requests", ())}
+            record = sampled.get(served["requestId"])
+    assert (record["state"], record["tenant"], record["model"]) == ("done", "acme", "m")
+    assert record["stages"][-1]["stage"] == "outcome"
+    await layer.close_pools()
+
+
+async def test_a_key_in_use_was_shown_as_never_used(stack: Stack, gateway: GatewayProcess) -> None:
+    idle = stack.rows.key("acme")
+    await gateway.infer(input="tell me")
+
+    async def noted() -> bool:
+        used = stack.rows.execute("SELECT prefix FROM fleet_apikey WHERE last_used_at IS NOT NULL")
+        return used == [(gateway.key.split("_")[1],)]
+
+    await until(noted, 20.0, "the key that was used, and no other")
+    assert idle.split("_")[1] != gateway.key.split("_")[1]

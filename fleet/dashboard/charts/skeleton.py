@@ -76,9 +76,15 @@ def time_chart(
     log: bool = False,
     from_zero: bool = True,
     floor: float | None = None,
+    levels: tuple[str, ...] = (),
 ) -> Chart:
-    """A chart over time with the house layout. What lies under `floor` leaves the picture."""
+    """A chart over time with the house layout. What lies under `floor` leaves the picture;
+    `levels` are words for the values 0, 1, 2 and so on."""
     shape = layout(log=log, time=True)
+    if levels:
+        at = list(range(len(levels)))
+        shape["yaxis"] |= {"tickvals": at, "ticktext": levels, "range": [-0.2, at[-1] + 0.2]}
+        shape["margin"] = shape["margin"] | {"l": 60}
     if not from_zero or floor is not None:
         shape["yaxis"]["rangemode"] = "normal"
     if floor is not None:
@@ -135,7 +141,13 @@ def layout(*, log: bool, time: bool) -> dict[str, Any]:
         },
         "xaxis": axis
         | (
-            {"type": "date", "nticks": 6, "tickformat": "%H:%M", "hoverformat": "%H:%M:%S"}
+            {
+                "type": "date",
+                "nticks": 6,
+                "tickformat": "%H:%M",
+                "tickformatstops": [{"dtickrange": [None, 59_999], "value": "%H:%M:%S"}],
+                "hoverformat": "%H:%M:%S",
+            }
             if time
             else {"nticks": 7}
         ),

@@ -63,7 +63,7 @@ def latency() -> Chart:
         line("p50", "p50", "var(--q50)"),
         line("p95", "p95", BASELINE, width=2),
         line("p99", "p99", "var(--q99)"),
-        threshold("slo", "SLO"),
+        threshold("slo", "SLO of the busiest model"),
     ]
     return time_chart(
         "latency",

@@ -1,5 +1,6 @@
 """Replicas: the list with its filters, one in detail, and the two actions on one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -8,17 +9,21 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from engine.errors import InvalidInput
-from fleet.dashboard import columns
+from fleet.dashboard import charting, columns
+from fleet.dashboard.charts import replica as figures
 from fleet.dashboard.page import look, paint, signed_in
 from fleet.dashboard.panels import fleet as panel
 from fleet.dashboard.panels import replica as detail
+from fleet.dashboard.ranges import Range
 from fleet.dashboard.sorting import sort_links
 from fleet.dashboard.twins import Twin
+from fleet.live.pulse import pulse
 from fleet.models import Replica
 from fleet.roles import Role
 from fleet.services import drain_replica, undrain_replica
 
 LONGEST_REASON = 300
+REFRESH_S = 5
 
 
 @signed_in
@@ -48,6 +53,7 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
     seen = detail.find(sight.scene, replica_id)
     if row is None and seen is None:
         raise Http404(f"No replica {replica_id} is registered, and no gateway speaks of one.")
+    sight.once["charts"] = detail.chart_series(sight.scene, replica_id)
     return paint(
         request,
         "dashboard/replica.html",
@@ -61,7 +67,16 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         draining=row.draining if row else bool(seen and seen["status"] == "draining"),
         health=columns.HEALTH,
         chances=columns.CHANCES,
+        charts=[figures.batches(), figures.breaker()],
+        refresh_s=REFRESH_S,
     )
+
+
+def chart_series(_choice: Range, params: Mapping[str, str]) -> dict[str, Any]:
+    return detail.chart_series(pulse.scene(), params.get("id", ""))
+
+
+charting.register("replica", chart_series)
 
 
 def _row(replica_id: str) -> Any:

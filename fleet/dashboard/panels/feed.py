@@ -16,6 +16,7 @@ WORDS = {
     "replica": "replica",
     "retry": "retry",
     "rollout": "rollout",
+    "panic": "panic",
 }
 
 
@@ -44,6 +45,9 @@ def href_of(kind: str, subject: str) -> str:
     """Where a decision's subject is shown. Every id is a link."""
     if kind in ("breaker", "replica", "hedge", "retry"):
         return f"/fleet/{quote(subject, safe='')}/"
+    if kind == "panic":  # of one version: `MODEL VERSION`
+        model, _, version = subject.rpartition(" ")
+        return f"/models/{quote(model, safe='')}/#{quote(version, safe='')}"
     if kind in ("split", "limit", "rollout"):
         return f"/models/{quote(subject, safe='')}/"
     if kind == "refusal":

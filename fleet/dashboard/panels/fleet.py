@@ -1,5 +1,6 @@
 """Replicas as rows: what each carries, how it answers, and why it gets no traffic."""
 
+from heapq import nsmallest
 from typing import Any
 
 from engine.view import ReplicaView
@@ -79,11 +80,12 @@ def page_of(state: LiveState, params: Params) -> Page[ReplicaView]:
 
 def attention_rows(state: LiveState, *, limit: int) -> list[Row]:
     """The least healthy first, then the busiest."""
-    ranked = sorted(
+    ranked = nsmallest(
+        limit,
         state["replicas"],
         key=lambda r: (STATUS_RANK.get(r["status"], 3), r["model"], r["replicaId"]),
     )
-    return [replica_row(replica) for replica in ranked[:limit]]
+    return [replica_row(replica) for replica in ranked]
 
 
 def status_counts(state: LiveState) -> dict[str, str]:

@@ -21,6 +21,7 @@ from fleet.dashboard.panels.shell import (
 )
 from fleet.dashboard.panels.traffic import chart_point, chart_series
 from fleet.dashboard.tables import body
+from fleet.live.objectives import nearest
 from fleet.live.scene import Scene
 from fleet.live.state import LiveState
 from fleet.live.topics import Params, register
@@ -147,16 +148,16 @@ def _refused_tile(state: LiveState) -> Tile:
 
 
 def _p95_tile(state: LiveState) -> Tile:
-    traffic, admission = state["traffic"], state["admission"]
+    traffic, held = state["traffic"], nearest(state)
     p95 = traffic["p95Ms"] if traffic else None
     if p95 is None:
         return tile(ms(None), "ms", "unknown", "no completed request in the last 60 s")
-    if admission is None:
+    if held is None:
         return tile(ms(p95), "ms", "unknown", "no objective is set", p95)
-    slo = admission["sloMs"]
-    tone = "healthy" if p95 <= slo else "down"
-    sign = "≤" if p95 <= slo else ">"
-    return tile(ms(p95), "ms", tone, f"{sign} SLO {ms(slo)} ms", p95)
+    tone = "healthy" if held.kept else "down"
+    sign = "≤" if held.kept else ">"
+    whose = f"{held.model} {ms(held.p95_ms)} " if len(state["models"]) > 1 else ""
+    return tile(ms(p95), "ms", tone, f"{whose}{sign} SLO {ms(held.slo_ms)} ms", p95)
 
 
 def _in_flight_tile(state: LiveState) -> Tile:
@@ -189,7 +190,7 @@ def _breaker_tile(state: LiveState) -> Tile:
 
 
 def _served_answer(state: LiveState) -> dict[str, str]:
-    traffic, admission = state["traffic"], state["admission"]
+    traffic, held = state["traffic"], nearest(state)
     ratio = traffic["goodputRatio"] if traffic else None
     if traffic is None or ratio is None:
         return {
@@ -199,10 +200,10 @@ def _served_answer(state: LiveState) -> dict[str, str]:
         }
     word = _goodput_tile(state)["tone"]
     text = f"{percent(ratio)} % of requests are served in time ({rate(traffic['goodputPerS'])}/s)"
-    if traffic["p95Ms"] is not None and admission is not None:
-        sign = "within" if traffic["p95Ms"] <= admission["sloMs"] else "over"
-        slo = ms(admission["sloMs"])
-        text += f"; p95 {ms(traffic['p95Ms'])} ms, {sign} the objective of {slo} ms"
+    if held is not None:
+        sign = "within" if held.kept else "over"
+        whose = f" of {held.model}" if len(state["models"]) > 1 else ""
+        text += f"; p95{whose} {ms(held.p95_ms)} ms, {sign} the objective of {ms(held.slo_ms)} ms"
     lost = traffic["failedPerS"]
     text += f"; {rate(lost)}/s fail." if lost >= 0.05 else "."
     return {"word": str(word), "text": text, "command": ""}

@@ -12,6 +12,8 @@ from fleet.dashboard.tables import body
 from fleet.live.scene import Scene
 from fleet.live.topics import Params, register
 
+BREAKER_LEVELS = {"closed": 0, "half_open": 1, "open": 2}
+TIMELINE_MS = 300_000
 HEALTH_WEIGHTS = {"errors": 0.4, "latency": 0.3, "gpuMemory": 0.2, "connections": 0.1}
 
 
@@ -154,6 +156,35 @@ def live(scene: Scene, params: Params) -> dict[str, Any]:
         "feed": feed_lines(scene, subject=replica["replicaId"]),
     }
     return document
+
+
+def chart_series(scene: Scene, replica_id: str) -> dict[str, Any]:
+    """Its batches by work with what was predicted for each, and its breaker's turns."""
+    replica = find(scene, replica_id)
+    cost = None if replica is None else cost_of(scene, replica)
+    ended = sorted(scene.rings.tracks.batches(replica_id))
+    batches: dict[str, Any] = {"x": [batch.work for batch in ended]}
+    batches["took"] = [round(batch.ms, 2) for batch in ended]
+    if cost is not None:
+        fixed, each = cost["fixedMs"], cost["perWorkMs"]
+        batches["predicted"] = [round(fixed + each * batch.work, 2) for batch in ended]
+    return {"batches": batches, "breaker": _turns(scene, replica_id)}
+
+
+def _turns(scene: Scene, replica_id: str) -> dict[str, Any]:
+    """Each state from its first second to the present, over the last five minutes."""
+    turns = scene.rings.tracks.turns(replica_id)
+    if not turns:
+        return {"t": []}
+    since = scene.at_ms - TIMELINE_MS
+    before = [turn for turn in turns if turn.at_ms < since]
+    shown = [turn for turn in turns if turn.at_ms >= since]
+    if before:
+        shown.insert(0, before[-1]._replace(at_ms=since))
+    return {
+        "t": [*(turn.at_ms for turn in shown), scene.at_ms],
+        "state": [BREAKER_LEVELS[turn.state] for turn in (*shown, shown[-1])],
+    }
 
 
 def cost_text(cost: CostView | None) -> str:
