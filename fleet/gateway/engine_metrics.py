@@ -13,19 +13,19 @@ without such a page (404, or none of the names on it) is asked again only once a
 page that goes silent takes its queue back: an old figure must not keep traffic away.
 """
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.scheduler import Scheduler
 from engine.types import Protocol, ReplicaSpec
+from fleet.gateway.clock import step
 from fleet.gateway.transports.connection import Exchange
 from fleet.gateway.transports.http_client import HttpClient
 
 PERIOD_S = 2.0
 WITHOUT_PAGE_S = 60.0
-STEP_S = 0.25
+STEP_S = 0.2
 MAX_PER_STEP = 8
 TIMEOUT_S = 2.0
 MAX_PAGE_BYTES = 4 * 1024 * 1024
@@ -139,7 +139,7 @@ class EngineMetrics:
             for page in due[:MAX_PER_STEP]:
                 page.next_s = now_s + PERIOD_S
                 self._ask(page, now_s)
-            await asyncio.sleep(STEP_S)
+            await step(STEP_S)
 
     async def close(self) -> None:
         """Let go of every connection."""

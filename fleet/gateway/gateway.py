@@ -23,7 +23,7 @@ from engine.scheduling.state import SchedulerConfig
 from engine.types import Protocol
 from fleet.gateway import snapshot_file
 from fleet.gateway.app import GatewayApp
-from fleet.gateway.clock import MonotonicClock
+from fleet.gateway.clock import MonotonicClock, step
 from fleet.gateway.config import GatewayConfig
 from fleet.gateway.driver import Driver
 from fleet.gateway.endpoints import explain
@@ -281,9 +281,7 @@ class Gateway:
         worst_ms = 0.0
         turns = 0
         while True:
-            began = time.monotonic()
-            await asyncio.sleep(LAG_STEP_S)
-            worst_ms = max(worst_ms, (time.monotonic() - began - LAG_STEP_S) * 1000.0)
+            worst_ms = max(worst_ms, await step(LAG_STEP_S) * 1000.0)
             turns += 1
             if turns >= BEAT_S / LAG_STEP_S:
                 self.process.lag_ms = round(max(worst_ms, 0.0), 3)

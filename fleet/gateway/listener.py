@@ -89,9 +89,13 @@ class Listener:
 
     async def _word(self, connection: Connection) -> None:
         """Return when something changed, or when it is time to look anyway."""
-        heard = [word async for word in connection.notifies(timeout=self._poll_s, stop_after=1)]
+        heard = await _words_of(connection)
+        if not heard:
+            await _readable(connection.fileno(), self._poll_s)
+            heard = await _words_of(connection)
         if heard:
-            heard += [word async for word in connection.notifies(timeout=GATHER_S)]
+            await asyncio.sleep(GATHER_S)
+            await _words_of(connection)
 
     async def _reload(self, connection: Connection) -> None:
         began = time.monotonic()
@@ -119,6 +123,26 @@ async def connect(database_url: str, name: str) -> Connection:
         keepalives_count=3,
         tcp_user_timeout=8_000,
     )
+
+
+async def _words_of(connection: Connection) -> list[psycopg.Notify]:
+    """The notifications that are here already. Raises where the connection is gone."""
+    return [word async for word in connection.notifies(timeout=0.0)]
+
+
+async def _readable(descriptor: int, within_s: float) -> None:
+    """Return when there is something to read, or after that time. Psycopg's own wait looks up
+    ten times a second, for the sake of Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        async with asyncio.timeout(within_s):
+            await readable.wait()
+    except TimeoutError:
+        pass
+    finally:
+        loop.remove_reader(descriptor)
 
 
 def _words(error: Exception) -> str:

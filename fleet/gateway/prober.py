@@ -10,7 +10,6 @@ set, its queue, what it has loaded. An OpenAI-compatible server answers `GET /he
 decides what follows from that; breakers learn from real requests, not from probes.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 
@@ -18,6 +17,7 @@ import msgspec
 
 from engine.scheduler import Scheduler
 from engine.types import Protocol, ReplicaSpec
+from fleet.gateway.clock import step
 from fleet.gateway.transports.connection import Exchange
 from fleet.gateway.transports.http_client import HttpClient
 
@@ -102,7 +102,7 @@ class Prober:
                     spread_s = (place % 16) / 16 * period_s if first else 0.0
                     probe.next_s = now_s + period_s + spread_s
                     self._send(probe, now_s)
-            await asyncio.sleep(STEP_S)
+            await step(STEP_S)
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -32,7 +32,7 @@ from engine.admission.leased_bucket import Leased, QuotaLeases
 from engine.admission.place_pool import PlacePool
 from engine.admission.quota_lease import Ask, Grant, QuotaPool
 from engine.errors import InvalidInput
-from fleet.gateway.clock import MonotonicClock
+from fleet.gateway.clock import MonotonicClock, step
 
 STEP_S = 0.1
 STORE_TIMEOUT_S = 0.5
@@ -115,7 +115,12 @@ class QuotaKeeper:
         """Until cancelled."""
         pause_s = 0.0
         while True:
-            await asyncio.sleep(pause_s * random.uniform(0.8, 1.2) if pause_s else STEP_S)
+            if pause_s:
+                await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
+            else:
+                await step(STEP_S)
+                if not (self._hungry or self._leases.touched or self._is_beat_due):
+                    continue
             try:
                 async with asyncio.timeout(4 * STORE_TIMEOUT_S):
                     await self._beat()
@@ -150,10 +155,13 @@ class QuotaKeeper:
         except (RedisError, OSError, TimeoutError) as error:
             log.debug("no orderly end with Valkey: %s", error)
 
+    @property
+    def _is_beat_due(self) -> bool:
+        return time.monotonic() >= self._next_beat_s
+
     async def _beat(self) -> None:
         """Say that this gateway lives and count the others; also the proof that the store does."""
-        now_s = time.monotonic()
-        if now_s < self._next_beat_s:
+        if not self._is_beat_due:
             return
         seconds, micros = await self._store.time()
         self._tell_time(seconds, micros)
@@ -163,7 +171,7 @@ class QuotaKeeper:
         pipe.zremrangebyscore(GATEWAYS, 0, at - LIVE_S)
         pipe.zcard(GATEWAYS)
         self._leases.live_gateways = max(int((await pipe.execute())[-1]), 1)
-        self._next_beat_s = now_s + BEAT_S
+        self._next_beat_s = time.monotonic() + BEAT_S
 
     async def _renew_due(self) -> None:
         now_ms = self._clock.now_ms()

@@ -42,6 +42,7 @@ class GatewayServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
         self._signals = 0
+        self._told_to_exit = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -99,6 +100,13 @@ class GatewayServer(uvicorn.Server):
         else:
             self.should_exit = True
             self.force_exit = self._signals > 1
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._told_to_exit.set)
+
+    async def main_loop(self) -> None:
+        """Uvicorn's own asks ten times a second whether it should exit; this one is told."""
+        while not await self.on_tick(0):
+            await self._told_to_exit.wait()
 
     def _begin_to_end(self) -> None:
         if self._ending is None:
@@ -118,6 +126,7 @@ class GatewayServer(uvicorn.Server):
         if process.driver.waiting:
             log.warning("%d requests are left unanswered", len(process.driver.waiting))
         self.should_exit = True
+        self._told_to_exit.set()
 
     def _orphaned(self) -> None:
         """The supervisor is gone: end too."""

@@ -3,8 +3,8 @@
 `publish` never waits for the network. It leaves the view in a mailbox of one place and
 returns; a single task sends whatever lies there. While the channel layer is slow or away,
 a newer view replaces the one not yet sent, so memory stays bounded and the dashboard
-resumes with the present, not with a backlog. Encoding runs in a thread: half a megabyte
-of JSON is 2-5 ms that the event loop keeps for requests.
+resumes with the present, not with a backlog. A large view is encoded in a thread: half a
+megabyte of JSON is 2-5 ms that the event loop keeps for requests.
 
 Failures are counted, never raised: inference does not depend on being watched.
 """
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from fleet.live import wire
 
 SEND_TIMEOUT_S = 2.0
+FEW_REPLICAS = 32  # so small a view is packed in less time than a thread takes to wake
 
 
 class Layer(Protocol):
@@ -67,7 +68,12 @@ class Publisher:
         while (view := self._mailbox) is not None:
             self._mailbox = None
             self.sequence += 1
-            await self._send(asyncio.to_thread(wire.pack, self.gateway, self.sequence, view))
+            await self._send(self._packed(view))
+
+    async def _packed(self, view: Mapping[str, Any]) -> wire.Envelope:
+        if len(view.get("replicas", ())) <= FEW_REPLICAS:
+            return wire.pack(self.gateway, self.sequence, view)
+        return await asyncio.to_thread(wire.pack, self.gateway, self.sequence, view)
 
     async def _send(self, packing: Awaitable[wire.Envelope]) -> None:
         try:

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 from fleet.gateway.transports.connection import Connection, Exchange, OnAnswer, OnFailure
 
 CONNECT_TIMEOUT_S = 1.0
-SWEEP_S = 0.1  # how late a missed deadline may be noticed
+SWEEP_S = 0.5  # how long what is over is remembered; a deadline that comes sooner is kept
 IDLE_SWEEP_S = 2.0  # with nothing under way there are only idle connections to close
+NOT_BEFORE_S = 0.005  # a timer may be that early
 MAX_IDLE_PER_REPLICA = 64
 
 
@@ -65,7 +66,7 @@ class HttpClient:
         self._pending: set[Exchange] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._sweeps_rarely = False
+        self._sweep_s = 0.0  # when it comes, on `time.monotonic`
         self._tls: ssl.SSLContext | None = None
         self.resent = 0
 
@@ -101,8 +102,8 @@ class HttpClient:
             connection.kill()
         else:
             self._connect(endpoint, exchange)
-        if self._sweeper is None or self._sweeps_rarely:
-            self._sweep_in(SWEEP_S)
+        if self._sweeper is None or deadline_s < self._sweep_s:
+            self._sweep_at(min(deadline_s, time.monotonic() + SWEEP_S))
         return exchange
 
     async def close(self) -> None:
@@ -177,19 +178,24 @@ class HttpClient:
         """Fail what is past its deadline, forget what is over, close what idled too long."""
         self._sweeper = None
         now_s = time.monotonic()
-        for exchange in [e for e in self._pending if e.over or e.deadline_s <= now_s]:
-            self._pending.discard(exchange)
-            exchange.failed("no answer in time")
+        next_s = now_s + SWEEP_S
+        for exchange in list(self._pending):
+            if exchange.over or exchange.deadline_s <= now_s:
+                self._pending.discard(exchange)
+                exchange.failed("no answer in time")
+            else:
+                next_s = min(next_s, exchange.deadline_s)
         for idle in list(self._idle.values()):
             while idle and not idle[0].usable:
                 idle.popleft().kill()
         if self._pending or self._open:
-            self._sweep_in(SWEEP_S if self._pending else IDLE_SWEEP_S)
+            self._sweep_at(next_s if self._pending else now_s + IDLE_SWEEP_S)
 
-    def _sweep_in(self, delay_s: float) -> None:
+    def _sweep_at(self, at_s: float) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._sweeps_rarely = delay_s > SWEEP_S
+        delay_s = max(at_s - time.monotonic(), NOT_BEFORE_S)
+        self._sweep_s = at_s
         self._sweeper = self._loop.call_later(delay_s, self._sweep)
 
     def _tls_context(self) -> ssl.SSLContext:
