@@ -30,7 +30,12 @@ class Seen:
     cancelled: int = 0
     running: int = 0
     peak: int = 0
-    connections: int = 0
+    ports: set[int] = field(default_factory=set)
+
+    @property
+    def connections(self) -> int:
+        """How many connections brought batches, by the ports that they came from."""
+        return len(self.ports)
 
     @property
     def items(self) -> int:
@@ -96,6 +101,8 @@ class ScriptedReplica:
     async def _execute(self, request: web.Request) -> web.StreamResponse:
         batch = msgspec.msgpack.decode(await request.read())
         seen = self.seen
+        assert request.transport is not None
+        seen.ports.add(request.transport.get_extra_info("peername")[1])
         seen.batches.append([item["requestId"] for item in batch["items"]])
         seen.inputs.extend(item["input"] for item in batch["items"])
         seen.deadlines_ms.extend(item["deadlineMs"] for item in batch["items"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,16 +34,32 @@ async def test_clients_that_leave_stop_their_work_at_the_replica(stack: Stack) -
     stack.rows.model()
     replica = await stack.replica(answers(30.0), max_batch_size=1, max_concurrency=8)
     gateway = await stack.gateway(stack.rows.tenant())
+    took_s: list[float] = []
+    while not took_s or min(took_s) > 0.25:  # the quickest: a busy machine is no fault
+        assert len(took_s) < 8, took_s
+        leaving = start(gateway, 8, deadlineMs=60_000)
+        await until(lambda: replica.seen.running == 8, 10.0, "eight attempts at the replica")
+        began = time.monotonic()
+        await leave(leaving)
+        await until(lambda: replica.seen.running == 0, 5.0, "an idle replica")
+        took_s.append(time.monotonic() - began)
+    cancelled_before = replica.seen.cancelled
     clients = start(gateway, 12, deadlineMs=60_000)
     await until(lambda: replica.seen.running == 8, 10.0, "eight attempts at the replica")
     left_behind = (await gateway.state())["conservation"]
     assert (left_behind["running"], left_behind["queued"]) == (8, 4)
     await leave(clients)
     # a place that one of them leaves may be taken by one that has not left yet
-    await until(lambda: replica.seen.cancelled >= 8, 5.0, "eight closed connections")
+    await until(
+        lambda: replica.seen.cancelled >= cancelled_before + 8, 5.0, "eight closed connections"
+    )
     await until(lambda: replica.seen.running == 0, 5.0, "an idle replica")
     law = await gateway.settled()
-    assert (law["cancelled"], law["failed"], law["balanced"]) == (12, 0, True)
+    assert (law["cancelled"], law["failed"], law["balanced"]) == (
+        8 * len(took_s) + 12,
+        0,
+        True,
+    )
     view = await replica_view(gateway)
     assert (view["breaker"]["state"], view["breaker"]["trips"], view["inFlight"]) == (
         "closed",
@@ -129,16 +146,21 @@ async def test_what_waits_behind_a_busy_device_is_refused_at_its_own_deadline(
     stack: Stack,
 ) -> None:
     stack.rows.model()
-    replica = await stack.replica(answers(3.0), max_batch_size=1)
+    replica = await stack.replica(answers(30.0), max_batch_size=1)
     gateway = await stack.gateway(stack.rows.tenant())
     blocker = start(gateway, 1, deadlineMs=30_000)
     await until(lambda: replica.seen.running == 1)
-    answer = await gateway.infer(deadlineMs=400)
-    assert answer.code in ("deadline_exceeded", "deadline_unreachable")
-    assert answer.took_s < 2.0  # long before the device is free
-    error = answer.json["error"]
-    assert error["message"]
-    assert error["requestId"]
+    took_s: list[float] = []
+    while not took_s or min(took_s) > 0.25:  # the quickest: a busy machine is no fault
+        assert len(took_s) < 8, took_s
+        answer = await gateway.infer(deadlineMs=200)
+        assert answer.code in ("deadline_exceeded", "deadline_unreachable")
+        assert answer.took_s > 0.1, "it waits as long as there is hope"
+        took_s.append(answer.took_s)
+        error = answer.json["error"]
+        assert error["message"]
+        assert error["requestId"]
+    assert replica.seen.running == 1, "the device was never free"
     await leave(blocker)
 
 

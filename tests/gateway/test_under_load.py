@@ -5,7 +5,7 @@ import io
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import psutil
@@ -32,35 +32,69 @@ async def quantile_s(measure: Callable[[], Awaitable[Any]], count: int, q: float
     return sorted(took)[int(q * (len(took) - 1))]
 
 
-async def test_names_that_clients_invent_make_no_new_series(stack: Stack) -> None:
+async def bare_posts(gateway: GatewayProcess, bodies: Iterable[dict[str, Any]]) -> None:
+    """Bare HTTP on kept connections, 32 at once: the client must not be the slow part."""
+    left = iter(bodies)
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        for body in left:
+            sent = json.dumps(body).encode()
+            writer.write(
+                b"POST /v1/infer HTTP/1.1\r\nhost: x\r\nx-api-key: %b\r\n"
+                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+                % (gateway.key.encode(), len(sent), sent)
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+            await reader.readexactly(length)
+        writer.close()
+        await writer.wait_closed()
+
+    await asyncio.gather(*(client() for _ in range(32)))
+
+
+def memory_mb(gateway: GatewayProcess) -> float:
+    assert gateway.process is not None
+    return float(psutil.Process(gateway.process.pid).memory_info().rss / 1e6)
+
+
+async def test_names_that_clients_invent_make_no_new_series_and_are_not_kept(stack: Stack) -> None:
     stack.rows.model()
     await stack.replica()
     gateway = await stack.gateway(stack.rows.tenant())
-    await gateway.infer()
-    await gateway.infer(model="nope")
-    await gateway.get("/nowhere")
+    rng = random.Random(7)
+
+    def invented(count: int) -> Iterable[dict[str, Any]]:
+        """Half of them name no model, half are sessions that nobody saw before."""
+        for number in range(count):
+            name = f"{rng.getrandbits(64):x}"
+            if number % 2:
+                yield {"model": name, "input": "x"}
+            else:
+                yield {"model": "m", "input": "x", "sessionKey": name, "deadlineMs": 20_000}
+
+    async def strangers(count: int) -> None:
+        for _ in range(count):
+            await gateway.infer(key=f"hk_{rng.getrandbits(64):x}")
+            await gateway.get(f"/{rng.getrandbits(64):x}")
+
+    await bare_posts(gateway, invented(4_000))  # caches and the ring of records fill
+    await strangers(1)
 
     async def complete() -> bool:
         return b"event_loop_lag" in (await gateway.get("/metrics")).body
 
     await until(complete, 10.0, "every gauge")
-    before = series((await gateway.get("/metrics")).body)
-    rng = random.Random(7)
-
-    async def client() -> None:
-        for _ in range(150):
-            name = f"{rng.getrandbits(64):x}"
-            await gateway.infer(model=name)
-            await gateway.infer(sessionKey=name)
-            await gateway.infer(key=f"hk_{name}")
-            await gateway.get(f"/{name}")
-
-    await asyncio.gather(*(client() for _ in range(8)))
+    before, before_mb = series((await gateway.get("/metrics")).body), memory_mb(gateway)
+    await bare_posts(gateway, invented(10_000))
+    await strangers(100)
     page = (await gateway.get("/metrics")).body
     new = series(page) - before
     assert not {line for line in new if "http_responses" not in line and "batches" not in line}, new
     assert len(new) <= 8, new
     assert len(page) < 1_000_000
+    assert memory_mb(gateway) < 1.08 * before_mb
 
 
 async def test_a_thousand_slow_requests_do_not_slow_the_health_page(stack: Stack) -> None:
@@ -72,7 +106,6 @@ async def test_a_thousand_slow_requests_do_not_slow_the_health_page(stack: Stack
     async def health() -> None:
         assert (await gateway.get("/healthz")).status == 200
 
-    idle_s = await quantile_s(health, 100, 0.99)
     held = [asyncio.create_task(gateway.infer(deadlineMs=120_000)) for _ in range(1000)]
 
     async def all_in() -> bool:
@@ -80,8 +113,7 @@ async def test_a_thousand_slow_requests_do_not_slow_the_health_page(stack: Stack
         return bool(law["arrived"] >= 1000)
 
     await until(all_in, 30.0, "a thousand requests")
-    loaded_s = await quantile_s(health, 100, 0.99)
-    assert loaded_s < max(0.2, 8.0 * idle_s)
+    assert min([await quantile_s(health, 100, 0.99) for _ in range(4)]) < 0.2
     release.set()
     replica.behave = answers()
     done = await asyncio.gather(*held)
@@ -102,52 +134,35 @@ async def test_a_huge_body_does_not_hold_up_the_others(stack: Stack) -> None:
     async def one() -> None:
         assert (await gateway.infer(deadlineMs=20_000)).status == 200
 
-    alone_s = await quantile_s(one, 100, 0.99)
-
     async def send(body: bytes) -> None:
         await gateway.request("POST", "/v1/infer", data=io.BytesIO(body), headers=headers)
 
-    sending = [asyncio.create_task(send(body)) for body in (huge, large, huge, large)]
-    beside_s = await quantile_s(one, 100, 0.99)
-    await asyncio.gather(*sending)
-    assert beside_s < max(0.2, 8.0 * alone_s)
+    moved_s: list[float] = []
+    while not moved_s or min(moved_s) > 0.05:  # the least: a busy machine is no fault
+        assert len(moved_s) < 6, moved_s
+        alone_s = await quantile_s(one, 100, 0.99)
+        sending = [asyncio.create_task(send(body)) for body in (huge, large, huge, large)]
+        beside_s = await quantile_s(one, 100, 0.99)
+        await asyncio.gather(*sending)
+        moved_s.append(beside_s - alone_s)
 
 
 @pytest.mark.slow
 async def test_memory_comes_to_rest_under_steady_traffic_with_failures(stack: Stack) -> None:
     stack.rows.model()
-    await stack.replica(rejects_items(lambda item: item["input"].endswith("7")))
+    await stack.replica(
+        rejects_items(lambda item: item["input"].endswith(("07", "27", "47", "67", "87")))
+    )
     gateway = await stack.gateway(stack.rows.tenant())
-    assert gateway.process is not None
-    process = psutil.Process(gateway.process.pid)
     body = {"model": "m", "input": "", "deadlineMs": 20_000}
 
-    async def traffic(count: int) -> None:
-        """Bare HTTP on kept connections: the client must not be the slow part."""
-        left = iter(range(count))
+    def requests(count: int) -> Iterable[dict[str, Any]]:
+        return ({**body, "input": f"request {number}"} for number in range(count))
 
-        async def client() -> None:
-            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-            for number in left:
-                sent = json.dumps({**body, "input": f"request {number}"}).encode()
-                writer.write(
-                    b"POST /v1/infer HTTP/1.1\r\nhost: x\r\nx-api-key: %b\r\n"
-                    b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-                    % (gateway.key.encode(), len(sent), sent)
-                )
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.lower().partition(b"content-length: ")[2].split()[0])
-                await reader.readexactly(length)
-            writer.close()
-            await writer.wait_closed()
-
-        await asyncio.gather(*(client() for _ in range(32)))
-
-    await traffic(12_000)  # caches and the ring of decision records fill
-    settled_mb = process.memory_info().rss / 1e6
-    await traffic(24_000)
-    grown_mb = process.memory_info().rss / 1e6 - settled_mb
-    assert grown_mb < 0.12 * settled_mb
+    await bare_posts(gateway, requests(12_000))  # caches and the ring of decision records fill
+    settled_mb = memory_mb(gateway)
+    await bare_posts(gateway, requests(24_000))
+    assert memory_mb(gateway) < 1.05 * settled_mb
     law = await gateway.settled(10.0)
     assert law["balanced"]
     assert law["arrived"] == 36_000
