@@ -23,7 +23,7 @@ HELP = "from a rollback's verdict to the canary's last request, with two gateway
 
 BEAT_S = 2.0
 BEYOND_S = 1.0
-SHORT = ("--interval", "1", "--steps", "50,100", "--warm-up", "3", "--rate", "50")
+SHORT = ("--steps", "50,100")
 
 _COLUMNS = (
     Column(key="run", title="run", form="d"),
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, progress: Progress) -> Report:
     problems: list[str] = []
     with (
         progress.task("reaction", total=args.runs) as task,
-        two_gateways({"HALCYON_WARM_UP_S": "1"}) as stack,
+        two_gateways({"HALCYON_WARM_UP_S": "8"}) as stack,
     ):
         for number in range(args.runs):
             code, scenes, said = stack.verify("--only", "failing", *SHORT)

@@ -75,12 +75,14 @@ class RolloutAdmin(ReadOnlyAdmin):
     action_form = ReasonForm
     actions = ("promote", "abort", "pause", "resume")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return bool(request.user.has_perm("rollouts.add_rollout"))
 
-    def get_form(self, request: HttpRequest, obj: Any = None, **options: Any) -> Any:
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any
+    ) -> Any:
         if obj is not None:
-            return super().get_form(request, obj, **options)
+            return super().get_form(request, obj, change, **options)
 
         class Form(StartForm):
             def __init__(self, *args: Any, **given: Any) -> None:

@@ -10,6 +10,9 @@ one, and a device that looks busy could serve ten times as much.
 Where the seconds are too alike to tell a from b, the plain division is used: it errs low, and
 binds only when the load is high, where batches fill and the spread is there. A canary with
 too little history of its own is taken to cost what the baseline costs.
+
+What is offered is the higher of this window's rate and that of the last `STEADY`: in a window
+of one second a lull is chance, and a step that it lets through meets the usual load.
 """
 
 from collections.abc import Sequence
@@ -23,9 +26,10 @@ from django.utils import timezone
 
 from engine.rollout.capacity import CapacityFacts
 from fleet.models import Replica
-from fleet.selectors.evidence import ArmSums, Second, seconds_of
+from fleet.selectors.evidence import ArmSums, Second, offered, seconds_of
 
 LOOK_BACK = timedelta(seconds=180)
+STEADY = timedelta(seconds=10)
 ENOUGH_SECONDS = 20
 ENOUGH_ITEMS = 100
 _ENOUGH_SPREAD = 0.10  # least relative deviation of the mean batch's tokens that tells a from b
@@ -62,7 +66,6 @@ def capacity_facts(
 ) -> CapacityFacts:
     """What the judge is told of capacity for the window that ended at `end`."""
     replicas = list(ready_replicas(model, canary))
-    offered = sum(max(s.assigned or 0, s.served + s.faults + s.sheds + s.misses) for s in sums)
     per_s: float | None = None
     if replicas:
         since = end - LOOK_BACK
@@ -77,8 +80,18 @@ def capacity_facts(
     return CapacityFacts(
         canary_ready=len(replicas),
         canary_per_s=per_s,
-        offered_per_s=offered / span_s if offered else None,
+        offered_per_s=_offered_per_s(model, sums, span_s, end),
     )
+
+
+def _offered_per_s(
+    model: str, sums: Sequence[ArmSums], span_s: float, end: datetime
+) -> float | None:
+    now = sum(max(s.assigned or 0, s.served + s.faults + s.sheds + s.misses) for s in sums)
+    rate = now / span_s
+    if span_s < STEADY.total_seconds():
+        rate = max(rate, offered(model, end - STEADY, end) / STEADY.total_seconds())
+    return rate or None
 
 
 def fit(seconds: Sequence[Second]) -> Cost | None:
@@ -94,16 +107,15 @@ def fit(seconds: Sequence[Second]) -> Cost | None:
         return None
     weight = 1.0 / busy  # on relative error, or the busiest second decides alone
     design = np.stack([batches * weight, tokens * weight], axis=1)
-    (fixed, per_token), *_ = np.linalg.lstsq(design, np.ones(len(busy)), rcond=None)
+    solved, *_ = np.linalg.lstsq(design, np.ones(len(busy)), rcond=None)
+    fixed, per_token = (float(value) for value in solved)
     if fixed < 0.0 or per_token < 0.0:  # solve again with the constraint active
         column = 1 if fixed < 0.0 else 0
         kept = design[:, column]
         alone = float(kept.sum() / (kept @ kept))
         fixed, per_token = (0.0, alone) if column == 1 else (alone, 0.0)
     items = sum(s.items for s in seconds)
-    return Cost(
-        fixed_ms=float(fixed), per_token_ms=float(per_token), tokens=float(tokens.sum()) / items
-    )
+    return Cost(fixed_ms=fixed, per_token_ms=per_token, tokens=float(tokens.sum()) / items)
 
 
 def slot_per_s(cost: Cost, replica: Replica, slo_ms: float | None) -> float:

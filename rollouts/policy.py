@@ -111,7 +111,9 @@ def read_policy(given: object = None, *, slo_ms: float | None = None) -> Policy:
     for name in given:
         if name not in _KNOWN:
             raise InvalidInput(name, given[name], f"unknown; a policy has {', '.join(_KNOWN)}")
-    written = {field.name: field.default for field in FIELDS if field.default is not None}
+    written: dict[str, Any] = {
+        field.name: field.default for field in FIELDS if field.default is not None
+    }
     if slo_ms is not None:
         written["sloMs"] = slo_ms
     for name, value in given.items():

@@ -118,10 +118,10 @@ def _decide(
     few = state.step_requests < policy.few_requests * state.step_windows
     needed = 1 if few else policy.healthy_windows
     if state.healthy < needed or state.step_requests < policy.minimum_requests:
-        text = (
-            f"{state.healthy} of {needed} healthy windows and "
-            f"{state.step_requests} of {policy.minimum_requests} requests at {ratio:.0%}"
-        )
+        text = f"{state.healthy} of {needed} healthy windows"
+        if policy.minimum_requests:
+            text += f" and {state.step_requests} of {policy.minimum_requests} requests"
+        text += f" at {ratio:.0%}"
         return _hold(state, policy, Reason.COLLECTING, text, numbers)
     return _forward(state, policy, facts, weights, numbers, ceiling)
 

@@ -10,7 +10,8 @@ every window, so windows are not independent draws either.
 
 A/A: the baseline's even seconds are compared with its odd ones, by the same e-process that
 judges the canary. Identical halves that differ mean that the noise is faster or stranger
-than assumed, and no latency verdict is safe.
+than assumed, and no latency verdict is safe. A window of one second is all even or all odd:
+such windows are taken in pairs.
 """
 
 from math import log, sqrt
@@ -56,4 +57,12 @@ def halves_differ(
     half_slow: Floats, half: Floats, slow: Floats, total: Floats, prior: NoisePrior
 ) -> float:
     """log E that the baseline's halves differ, given the counts of one half and of both."""
+    if not ((half > 0) & (half < total)).any():
+        half_slow, half, slow, total = (_in_pairs(x) for x in (half_slow, half, slow, total))
     return judged(half_slow, slow - half_slow, half, total - half, AA_RATIOS, prior).log_e
+
+
+def _in_pairs(counts: Floats) -> Floats:
+    """Neighbours put together; one that is left over at the end is left out."""
+    result: Floats = counts[: len(counts) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    return result

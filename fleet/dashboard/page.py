@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 
 from fleet.dashboard import nav, ranges
@@ -21,7 +21,7 @@ from fleet.live.pulse import pulse
 from fleet.live.scene import Scene
 from fleet.roles import Role, role_of
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 THEMES = ("auto", "dark", "light")
 ZONES = ("local", "utc")
@@ -41,7 +41,7 @@ def signed_in(view: View, *, least: Role = Role.VIEWER) -> View:
     """Only for people with a role. Anonymous ones go to the sign-in page and come back."""
 
     @wraps(view)
-    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         role = role_of(request.user)
         if role < least:
             raise PermissionDenied(

@@ -58,6 +58,7 @@ class Options:
     keep_alive_s: int
     speed: float
     jitter: float
+    noise: float
     seed: int | None
     input_dim: int
     state_dir: Path
@@ -121,6 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("the runtime's own")
     run.add_argument("--speed", metavar="X", help="simulated: times as fast (1)")
     run.add_argument("--jitter", metavar="R", help="simulated: relative spread (0.08)")
+    run.add_argument("--noise", metavar="S", help="simulated: sigma of a log-normal tail (0)")
     run.add_argument("--seed", metavar="N", help="simulated: seed of the spread")
     run.add_argument("--input-dim", metavar="N", help="linear: numbers a row (128)")
     run.add_argument("--state-dir", metavar="DIR", help="linear: where weights are kept (var)")
@@ -212,6 +214,7 @@ def from_arguments(args: argparse.Namespace, environ: Mapping[str, str] | None =
         keep_alive_s=read.integer("keep_alive_s", None, 75, 1, 3600),
         speed=read.number("speed", None, 1.0, 1e-4, 1e6),
         jitter=read.number("jitter", None, 0.08, 0.0, 0.99),
+        noise=read.number("noise", None, 0.0, 0.0, 2.0),
         seed=None if args.seed is None else read.integer("seed", None, 0, -(2**63), 2**63),
         input_dim=read.integer("input_dim", "HALCYON_MODEL_INPUT_DIM", 128, 1, 65_536),
         state_dir=Path(args.state_dir or read.text("HALCYON_STATE_DIR") or "var"),

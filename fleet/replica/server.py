@@ -81,6 +81,7 @@ def runtime_settings(
         version=version or options.version,
         speed=options.speed,
         jitter_ratio=options.jitter,
+        noise_sigma=options.noise,
         seed=options.seed,
         input_dim=options.input_dim,
         threads=options.max_concurrency,

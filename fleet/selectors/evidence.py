@@ -88,6 +88,20 @@ def arm_sums(model: str, start: datetime, end: datetime) -> list[ArmSums]:
     return found
 
 
+def offered(model: str, start: datetime, end: datetime) -> int:
+    """How many requests the model's arms were offered in [start, end), refused ones included."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            SELECT coalesce(sum(greatest(coalesce(assigned, 0), served + faults + sheds + misses)),
+                            0)::bigint
+            FROM fleet_windowstat WHERE {_WHERE}
+            """,
+            _given(model, start, end),
+        )
+        return int(cursor.fetchone()[0])
+
+
 def seconds_of(model: str, version: str, start: datetime, end: datetime) -> list[Second]:
     """What the version's replicas were busy with, second by second."""
     with connection.cursor() as cursor:

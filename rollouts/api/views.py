@@ -160,7 +160,9 @@ class AuditView(FleetView):
     def get(self, request: Request) -> Response:
         asked = request.query_params
         names = ("kind", "action", "subject", "model", "actor", "text")
-        chosen = {name: without_zero(name, asked[name]) for name in names if asked.get(name)}
+        chosen: dict[str, Any] = {
+            name: without_zero(name, asked[name]) for name in names if asked.get(name)
+        }
         events = selectors.audit_events(
             **chosen,
             start=instant("start", asked.get("start")),

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from fleet.dashboard import charting
-from fleet.dashboard.format import plural
+from fleet.dashboard.format import number, plural
 from fleet.dashboard.page import look, paint, signed_in
 from fleet.dashboard.ranges import Range
 from fleet.dashboard.tables import body
@@ -99,10 +99,10 @@ def decision(request: HttpRequest, pk: int, seq: int) -> HttpResponse:
             f"/v1/control/rollouts/{row.rollout.model}/history",
         ),
         decision=row,
-        meaning=panels.REASONS.get(row.reason, ""),
+        meaning=panels.meaning(row),
         cells=panels.decision_row(row),
         numbers=[
-            (key, panels.number(value) if isinstance(value, int | float) else value)
+            (key, number(value) if isinstance(value, int | float) else value)
             for key, value in sorted((row.verdict.get("numbers") or {}).items())
             if value is not None
         ],

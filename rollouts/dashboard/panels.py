@@ -56,6 +56,11 @@ def phase_word(phase: str) -> str:
     return PHASE_WORDS.get(Phase(phase), "unknown")
 
 
+def meaning(decision: Decision) -> str:
+    """Its reason in words."""
+    return REASONS.get(Reason(decision.reason), "")
+
+
 def at_ms(moment: datetime | None) -> int | None:
     return None if moment is None else milliseconds(moment)
 
@@ -256,7 +261,7 @@ def document(dossier: Dossier) -> dict[str, Any]:
             "act": last.act if last else "",
             "reason": words(last.reason) if last else "",
             "text": last.text if last else "The first window is not judged yet.",
-            "meaning": REASONS.get(Reason(last.reason), "") if last else "",
+            "meaning": meaning(last) if last else "",
         },
         "change": "\n".join(would_change(dossier)),
         "tiles": _tiles(dossier),

@@ -5,8 +5,10 @@
     failing   a version that fails 5 % of its requests is rolled back for its failures
     cramped   an identical version on too few replicas is held, never rolled back
 
-All replicas of a stage start together, so that warming up (which counts for nobody) is waited
-for once, and the baseline gathers its history meanwhile.
+Each has a model of its own, so they can be played at the same time. Their replicas take long
+(0.4 s a request) and take requests one by one, many at once: a busy machine delays an answer
+by milliseconds, and what it delays is one timing, not a batch of them. The judge is the one
+that judges everything else, at its usual strictness.
 """
 
 from collections.abc import Callable
@@ -16,33 +18,22 @@ from typing import Any
 from engine.rollout.verdict import Phase
 from fleet.loadtest.sender import Ending
 from rollouts.models import Decision, Rollout
-from rollouts.verification.stage import Part, Stage
+from rollouts.verification.stage import SPEED, Part, Stage
 
 FAILING_ONE_IN = 20
 HELD_WINDOWS = 8
 SCENE_WITHIN_S = 150.0
 
-STEPS = [5, 25, 50, 100]
-MAIN_PARTS = (
-    Part(version="v1", number=0),
-    Part(version="v1", number=1),
-    Part(version="good", number=0),
-    Part(version="good", number=1),
-    Part(version="slow", speed=1 / 1.5),
-    Part(version="failing", faults=True),
-)
-# half as fast and two at a time: one of these carries about 50 requests/s at the very most
-CRAMPED_PARTS = (
-    Part(version="v1", number=0, speed=0.5, max_batch_size=2),
-    Part(version="v1", number=1, speed=0.5, max_batch_size=2),
-    Part(version="cramped", speed=0.5, max_batch_size=2),
-)
+STEPS = [10, 50, 100]
+HISTORY_S = 10.0  # of warm replicas, for the judge to know the baseline by
+CAPACITY_HISTORY_S = 22.0  # and to know what a replica carries
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Scene:
     """One rollout. `ended` says, after each decision, whether all is known: True held,
-    False did not, None goes on. `bit` is this scene's part of the exit code."""
+    False did not, None goes on. `bit` is this scene's part of the exit code. `history_s` of
+    traffic go before it; a `fixed` one keeps its rate and steps."""
 
     name: str
     bit: int
@@ -50,10 +41,14 @@ class Scene:
     parts: tuple[Part, ...]
     policy: dict[str, Any]
     ended: Callable[[Rollout, list[Decision]], bool | None]
-    per_s: float = 100.0
+    per_s: float = 60.0
+    history_s: float = HISTORY_S
+    fixed: bool = False
 
     def changed(self, steps: list[float] | None, per_s: float | None) -> "Scene":
         """This scene on other steps and at another rate, where they are given."""
+        if self.fixed:  # it is rate and steps that make it what it is
+            return self
         return replace(
             self,
             policy=self.policy if steps is None else {**self.policy, "steps": steps},
@@ -105,7 +100,7 @@ SCENES = (
         name="slow",
         bit=2,
         must="rolled back for its latency",
-        parts=MAIN_PARTS,
+        parts=(Part(version="v1"), Part(version="slow", speed=SPEED / 1.5)),
         policy={"steps": STEPS},
         ended=_rolled_back("latency"),
     ),
@@ -113,7 +108,7 @@ SCENES = (
         name="failing",
         bit=4,
         must="rolled back for its failures",
-        parts=MAIN_PARTS,
+        parts=(Part(version="v1"), Part(version="failing", faults=True)),
         policy={"steps": STEPS},
         ended=_rolled_back("failures"),
     ),
@@ -121,17 +116,24 @@ SCENES = (
         name="good",
         bit=1,
         must="promoted",
-        parts=MAIN_PARTS,
+        parts=(Part(version="v1"), Part(version="good")),
         policy={"steps": STEPS},
         ended=_promoted,
+        per_s=150.0,
     ),
     Scene(
         name="cramped",
         bit=8,
         must="held for capacity, never rolled back",
-        parts=CRAMPED_PARTS,
-        policy={"steps": [5, 25, 85, 100]},
+        # sixteen at a time: each carries 44 requests/s, and 85 % of 60 are 51
+        parts=(
+            Part(version="v1", number=0, at_once=16),
+            Part(version="v1", number=1, at_once=16),
+            Part(version="cramped", at_once=16),
+        ),
+        policy={"steps": [25, 85, 100]},
         ended=_held,
-        per_s=60.0,
+        history_s=CAPACITY_HISTORY_S,
+        fixed=True,
     ),
 )

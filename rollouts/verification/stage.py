@@ -32,6 +32,9 @@ PREFIX = "verify-"
 ACTOR = "verify_rollout"
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 10.0
+SPEED = 0.0625  # of the simulated device: about 0.36 s a request
+SLO_MS = 2000.0
+NOISE = 0.2  # a long tail: a threshold that is a little off still has slow executions above it
 
 
 class StageBroken(Exception):
@@ -40,12 +43,13 @@ class StageBroken(Exception):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Part:
-    """A replica to start. `faults` lets failures be injected into it."""
+    """A replica to start: `at_once` requests at a time, each (18 ms + 0.022 ms a token) / `speed`.
+    `faults` lets failures be injected into it."""
 
     version: str
     number: int = 0
-    speed: float = 1.0
-    max_batch_size: int = 16
+    speed: float = SPEED
+    at_once: int = 128
     faults: bool = False
 
 
@@ -92,7 +96,7 @@ class Stage:
             pass
 
     def _found(self) -> None:
-        model = fleet_services.create_model(self.model, slo_ms=1000.0, actor=ACTOR)
+        model = fleet_services.create_model(self.model, slo_ms=SLO_MS, actor=ACTOR)
         for version in dict.fromkeys(part.version for part in self.parts):
             fleet_services.create_version(model, version, actor=ACTOR)
         tenant = fleet_services.create_tenant(self.model, actor=ACTOR)
@@ -103,7 +107,8 @@ class Stage:
         command = [sys.executable, "-m", "fleet.replica", "--host", "127.0.0.1"]
         command += ["--port", "0", "--model", self.model, "--version", part.version]
         command += ["--id", replica_id, "--runtime", "simulated", "--speed", f"{part.speed:g}"]
-        command += ["--max-batch-size", str(part.max_batch_size), "--static"]
+        command += ["--jitter", "0", "--noise", f"{NOISE:g}"]
+        command += ["--max-batch-size", "1", "--max-concurrency", str(part.at_once), "--static"]
         command += ["--control-url", settings.HALCYON_WEB_URL]
         environment = {
             **os.environ,

@@ -171,6 +171,26 @@ def test_a_baseline_that_differs_from_itself_forbids_a_latency_verdict() -> None
     assert scene.state.phase is Phase.PROGRESSING
 
 
+def test_windows_of_one_second_still_show_a_baseline_that_differs_from_itself() -> None:
+    scene = Scene(total=8000, step=3)
+    for number in range(12):
+        all_even = number % 2 == 0
+        shape = {"half_timed": 4000, "half_slow": 320} if all_even else {"half_timed": 0}
+        base_slow = 0.08 if all_even else 0.02
+        scene.window(slow=0.2, slower=0.15, base_slow=base_slow, **{"half_slow": 0, **shape})
+    assert scene.last.name == "hold:invalid_aa"
+
+
+def test_windows_of_one_second_of_a_steady_baseline_are_trusted() -> None:
+    scene = Scene(total=8000, step=3)
+    for number in range(12):
+        half = 4000 if number % 2 == 0 else 0
+        scene.window(slow=0.2, slower=0.15, half_timed=half, half_slow=half // 20)
+        if scene.state.phase is Phase.ROLLED_BACK:
+            break
+    assert scene.last.name == "rollback:latency"
+
+
 def test_an_absolute_slo_is_met_or_nothing_advances() -> None:
     scene = Scene(RolloutPolicy(slo_ms=200.0))
     for _ in range(10):
@@ -258,6 +278,12 @@ def test_a_step_needs_its_minimum_of_requests() -> None:
     assert scene.state.step == 0
     assert "90 of 100 requests" in scene.last.text
     assert scene.window().name == "advance"
+
+
+def test_where_no_minimum_is_set_nobody_reads_of_so_many_of_0_requests() -> None:
+    scene = Scene()
+    scene.window()
+    assert scene.last.text == "1 of 2 healthy windows at 1%"
 
 
 def test_the_observed_failure_ratio_can_be_bounded_too() -> None:

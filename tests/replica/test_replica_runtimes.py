@@ -235,6 +235,21 @@ async def test_a_simulated_device_takes_its_time_and_echoes_the_same_again() -> 
     assert [each.prompt_tokens for each in first if isinstance(each, Served)] == [2, 1000]
 
 
+async def test_a_simulated_device_can_have_a_long_tail() -> None:
+    plain = make_runtime("simulated", settings(seed=5, speed=4.0, jitter_ratio=0.0))
+    noisy = make_runtime(
+        "simulated", settings(seed=5, speed=4.0, jitter_ratio=0.0, noise_sigma=2.0)
+    )
+    least, most = [], []
+    for _ in range(12):
+        for runtime, took in ((plain, least), (noisy, most)):
+            started_s = time.monotonic()
+            await runtime.run([Item("hello")])
+            took.append(time.monotonic() - started_s)
+    assert min(least) >= 0.018 / 4.0 > min(most)
+    assert max(most) > 0.018
+
+
 async def test_given_token_counts_are_believed() -> None:
     runtime = make_runtime("simulated", settings(seed=5, speed=100.0))
     outcome = (await runtime.run([Item("hello", prompt_tokens=90)]))[0]

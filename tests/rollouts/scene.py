@@ -39,9 +39,12 @@ def fleet(*versions: str, model: str = "m", replicas: int = 2) -> None:
     fleet_services.set_split(model, baseline=versions[0], actor="test")
 
 
-def history(seconds: int = 60, *, model: str = "m", version: str = "v1", seed: int = 1) -> None:
+def history(
+    seconds: int = 60, *, model: str = "m", version: str = "v1", per_s: int = 100, seed: int = 1
+) -> None:
     """The baseline alone, before `START`."""
-    traffic(START - timedelta(seconds=seconds), seconds, model=model, baseline=version, seed=seed)
+    began = START - timedelta(seconds=seconds)
+    traffic(began, seconds, model=model, baseline=version, per_s=per_s, seed=seed)
 
 
 def traffic(

@@ -7,9 +7,11 @@ from django.core.management import CommandError, call_command
 
 from fleet.models import Replica
 from rollouts import services
-from rollouts.management.commands.verify_rollout import NOT_OFFERED, Result, exit_code
+from rollouts.management.commands.verify_rollout import NOT_OFFERED, exit_code
 from rollouts.models import Rollout
+from rollouts.verification.player import Player, Result, decided_since
 from rollouts.verification.scenes import HELD_WINDOWS, SCENES, Scene
+from rollouts.verification.stage import StageBroken
 from tests.rollouts.scene import fleet, history, run, start, step
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +78,39 @@ def test_the_exit_code_says_which_scenes_did_not_hold() -> None:
     assert sorted(scene.bit for scene in SCENES) == [1, 2, 4, 8]
 
 
+def test_a_gap_in_the_numbers_of_windows_shows_no_decision_twice_and_hides_none(
+    rollout: Rollout,
+) -> None:
+    for _ in range(3):
+        step(rollout)
+    one, two, three = rollout.decisions.order_by("seq")
+    assert decided_since(rollout, []) == [one, two, three]
+    assert decided_since(rollout, [one, two]) == [three]
+    assert decided_since(rollout, [two]) == [three]
+    assert decided_since(rollout, [three]) == []
+
+
+def test_a_scene_that_breaks_ends_those_that_are_played_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    player = Player([], interval_s=1, warm_up_s=0.0, tell=lambda scene, line: None)
+    struck = []
+
+    def play(scene: Scene) -> Result:
+        if scene.name == "slow":
+            raise StageBroken("no web process")
+        try:
+            while True:
+                player._pause(60.0)
+        finally:
+            struck.append(scene.name)
+
+    monkeypatch.setattr(player, "_play", play)
+    with pytest.raises(StageBroken, match="no web process"):
+        player.play(SCENES, len(SCENES))
+    assert sorted(struck) == ["cramped", "failing", "good"]
+
+
 def test_without_a_gateway_it_says_which_one_is_missing(settings: Any) -> None:
     settings.HALCYON_GATEWAY_URL = "http://127.0.0.1:1, http://127.0.0.1:2"
     with pytest.raises(CommandError, match=r"no gateway is ready at http://127.0.0.1:1:") as error:
@@ -93,6 +128,7 @@ def test_without_a_gateway_it_says_which_one_is_missing(settings: Any) -> None:
         (("--steps", "50,5"), "steps"),
         (("--steps", "half"), "steps"),
         (("--warm-up", "-1"), "--warm-up"),
+        (("--at-once", "0"), "--at-once"),
     ],
 )
 def test_a_wrong_word_is_named_before_anything_starts(words: tuple[str, ...], names: str) -> None:

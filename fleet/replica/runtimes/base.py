@@ -44,6 +44,7 @@ class RuntimeSettings:
     version: str
     speed: float = 1.0
     jitter_ratio: float = 0.08
+    noise_sigma: float = 0.0
     seed: int | None = None
     input_dim: int = 128
     threads: int = 1

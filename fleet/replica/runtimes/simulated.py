@@ -1,6 +1,6 @@
 """A device that only takes time: 18 ms + 0.022 ms per prompt token, as measured on a real one.
 
-    service = (18 + 0.022 x tokens) / speed x U(1 - jitter, 1 + jitter)
+    service = (18 + 0.022 x tokens) / speed x U(1 - jitter, 1 + jitter) x log-normal(noise)
 
 It echoes its input, so that who gets whose answer can be checked. The sleep ends at a deadline
 on the monotonic clock: a late wake-up is not added to the next batch, and cancelling it frees
@@ -51,6 +51,8 @@ class SimulatedRuntime:
         started_s = time.monotonic()
         served = [self._serve(item) for item in items]
         jitter = 1.0 + self._settings.jitter_ratio * self._rng.uniform(-1.0, 1.0)
+        if self._settings.noise_sigma:
+            jitter *= self._rng.lognormvariate(0.0, self._settings.noise_sigma)
         tokens = sum(each.prompt_tokens for each in served)
         service_ms = (FIXED_MS + PER_TOKEN_MS * tokens) * jitter / self._settings.speed
         end_s = started_s + service_ms / 1000
