@@ -75,14 +75,14 @@ def test_too_few_replicas_hold_the_step_and_say_how_many_are_needed() -> None:
 def test_a_lull_of_one_second_lets_no_step_through_the_capacity_gate() -> None:
     fleet("v1", "v2", replicas=1)
     Replica.objects.update(max_batch_size=2)
-    history(per_s=900)
+    history(25, per_s=2000)
     rollout = start(policy={"steps": [5, 90, 100], "intervalS": 1, "healthyChecksToAdvance": 1})
-    first = step(rollout, per_s=900)
+    first = step(rollout, per_s=2000)
     lull = step(rollout, per_s=60)
     assert first is not None
     assert lull is not None
     assert (first.name, lull.name) == ("hold:capacity_limited", "hold:capacity_limited")
-    assert lull.facts["offered_per_s"] > 400
+    assert lull.facts["offered_per_s"] > 1000
 
 
 def test_the_evidence_of_all_gateways_is_summed(rollout: Rollout) -> None:
