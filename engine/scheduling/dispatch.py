@@ -111,6 +111,7 @@ def send(
     tries = 1
     requests = []
     real = 0
+    alone = (attempt,)  # the history of whoever is sent for the first time: one for all of them
     for member in members:
         if member.state == QUEUED:
             member.state = RUNNING
@@ -119,7 +120,7 @@ def send(
                 real += 1
         member.running += 1
         member.attempts += 1
-        member.history.append(attempt)
+        member.history = (*member.history, attempt) if member.history else alone
         if member.attempts > tries:
             tries = member.attempts
         if member.request.deadline_ms > give_up_ms:

@@ -45,7 +45,8 @@ def samples(state: State, limit: int) -> list[Record]:
     """
     odd: list[str] = []
     plain: list[str] = []
-    for request_id, found in islice(reversed(state.recent.items()), _SAMPLED_FROM):
+    for found in islice(reversed(state.order), _SAMPLED_FROM):
+        request_id = found.request.request_id
         if isinstance(found, Refused):
             odd.append(request_id)
         elif found.state == DONE:

@@ -19,6 +19,8 @@ from engine.scheduling.state import State
 from engine.scheduling.streams import stream_work, usual_size
 from engine.scheduling.ticket import DONE, QUEUED, RUNNING, Ticket
 
+_SERVED = ItemResult(Outcome.SUCCESS)  # what a decision record keeps of an answer
+
 
 def serve(
     state: State,
@@ -32,10 +34,10 @@ def serve(
     latency_ms = now_ms - ticket.arrived_ms
     pool = ticket.pool
     _close(state, ticket, now_ms)
-    ticket.outcome = item
+    ticket.outcome = _SERVED
     if ticket.shadow:
         return
-    permit = ticket.permit
+    permit, ticket.permit = ticket.permit, None
     if permit is not None:
         permit.succeed(latency_ms, item.prompt_tokens + item.completion_tokens, now_ms)
     state.ledger.served += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -92,6 +92,7 @@ class State:
         "lease_seq",
         "ledger",
         "live",
+        "order",
         "out",
         "pools",
         "recent",
@@ -116,7 +117,8 @@ class State:
         self.replicas: dict[str, ReplicaState] = {}
         self.seats: dict[str, Seats] = {}  # of replicas that serve more than one model
         self.live: dict[str, Ticket] = {}
-        self.recent: OrderedDict[str, Ticket | Refused] = OrderedDict()
+        self.recent: dict[str, Ticket | Refused] = {}  # by request id
+        self.order: deque[Ticket | Refused] = deque()  # the same, oldest first
         self.attempts: dict[int, Attempt] = {}
         self.lease_seq = 0
         self.dirty: dict[Pool, None] = {}
@@ -131,12 +133,16 @@ class State:
 
     def remember(self, request_id: str, record: Ticket | Refused) -> None:
         """Keep a decision record, forgetting the oldest past `explain_size`."""
-        recent = self.recent
+        recent, order = self.recent, self.order
         recent[request_id] = record
-        if len(recent) > self.config.explain_size:
-            oldest = recent.popitem(last=False)[1]
+        order.append(record)
+        if len(order) > self.config.explain_size:
+            oldest = order.popleft()
+            name = oldest.request.request_id
+            if recent.get(name) is oldest:
+                del recent[name]
             if isinstance(oldest, Ticket) and oldest.state == DONE:
-                oldest.history.clear()  # parts it from its attempts, or only a GC could free both
+                oldest.history = ()  # parts it from its attempts, or only a GC could free both
 
     def freed(self, replica_id: str, by: Pool) -> None:
         """A lease of a replica with several seats ended: whoever else sits there may go first,

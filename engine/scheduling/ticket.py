@@ -80,7 +80,7 @@ class Ticket(Queued):
         self.state = QUEUED
         self.running = 0
         self.attempts = 0
-        self.history: list[Attempt] = []
+        self.history: tuple[Attempt, ...] = ()
         self.met_queue = 0
         self.admitted_limit: float | None = None
         self.finished_ms: float | None = None

@@ -11,6 +11,7 @@ or after the client left, nothing more may be said: late writes are dropped.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from fleet.gateway.auth import Opened
 from fleet.gateway.errors import Headers, Problem, envelope
 from fleet.gateway.openai import errors as openai
 from fleet.gateway.transports.splice import Pipe
@@ -31,6 +32,7 @@ class Call:
         "body",
         "headers",
         "method",
+        "opened",
         "owner",
         "path",
         "peer",
@@ -49,6 +51,7 @@ class Call:
         self.body = body
         self.request_id = ""
         self.peer: str | None = None  # the address at the other end, where it is known
+        self.opened: Opened | None = None  # what this connection's key opened before
         self.owner: Owner | None = None
         self.settled = False
 

@@ -18,7 +18,8 @@ import uvicorn
 
 from fleet.gateway.config import GatewayConfig
 from fleet.gateway.gateway import Gateway
-from fleet.gateway.wire import HotRoutes, WireProtocol
+from fleet.gateway.wire import WireProtocol
+from fleet.gateway.wire_call import HotRoutes
 
 BACKLOG = 2048
 SWEEP_S = 5.0

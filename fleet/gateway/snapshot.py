@@ -6,6 +6,7 @@ one bad replica must not cost a fleet its configuration. Specs of unchanged rows
 from the previous snapshot, so a reload of 10,000 tenants builds only what changed.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,7 +110,11 @@ class KeyEntry(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Snapshot:
-    """One configuration. `stale` says that it came from the disk and not from Postgres."""
+    """One configuration. `stale` says that it came from the disk and not from Postgres.
+
+    `keyring` numbers the snapshots of this process: what a key opened in one of them holds for
+    that one alone.
+    """
 
     fleet: FleetSnapshot
     keys: Mapping[bytes, KeyEntry]
@@ -119,6 +124,7 @@ class Snapshot:
     stale: bool = False
     rejected: tuple[str, ...] = field(default=())
     used: set[bytes] = field(default_factory=set)  # digests of keys since the recorder took them
+    keyring: int = field(default_factory=itertools.count(1).__next__)
 
     @property
     def revision(self) -> int:

@@ -16,126 +16,21 @@ Idle connections are closed by a sweep of the server, not by a timer each.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from fleet.gateway import known_head
 from fleet.gateway.app import fail_whole, require_media
 from fleet.gateway.call import JSON, Begin, Call
-from fleet.gateway.errors import Headers
-from fleet.gateway.transports.splice import Pipe
+from fleet.gateway.known_head import KnownHead
+from fleet.gateway.wire_call import HotRoutes, WireCall
 
 SHORT_BODY = 64 * 1024  # larger bodies stream in on the ASGI road, under its limits
 MAX_PIPELINED = 32
-
-_STATUS_LINE = {
-    int(status): b"HTTP/1.1 %d %s\r\n" % (int(status), status.phrase.encode())
-    for status in HTTPStatus
-}
-_OK_JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: "
-
-
-class HotRoutes:
-    """What the short road needs to know, shared by all connections of a process."""
-
-    __slots__ = ("begin", "next_request_id", "observe")
-
-    def __init__(
-        self,
-        begin: Mapping[bytes, Begin],
-        next_request_id: Callable[[], str],
-        observe: Callable[[str, int], None],
-    ) -> None:
-        self.begin = begin
-        self.next_request_id = next_request_id
-        self.observe = observe
-
-
-class WireCall(Call):
-    """A call on the short road. Its answer is written to the connection at once."""
-
-    __slots__ = ("_opened", "_wire", "keep_alive")
-
-    def __init__(
-        self, wire: "WireProtocol", path: str, headers: Mapping[bytes, bytes], keep_alive: bool
-    ) -> None:
-        self.method = "POST"
-        self.path = path
-        self.query = b""
-        self.headers = headers
-        self.body = b""
-        self.owner = None
-        self.peer = None
-        self.settled = False
-        self.request_id = wire.hot.next_request_id()
-        self.keep_alive = keep_alive
-        self._wire = wire
-        self._opened = False
-
-    def answer(self, status: int, body: bytes, headers: Headers = (), media: bytes = JSON) -> None:
-        if self.settled or self._opened:
-            return
-        self.settled = True
-        if status == 200 and media is JSON and not headers:
-            head = b"%b%b\r\ncontent-length: %d\r\n" % (
-                _OK_JSON,
-                self.request_id.encode(),
-                len(body),
-            )
-        else:
-            head = self._head(status, (*headers, (b"content-length", b"%d" % len(body))), media)
-        if not self.keep_alive:
-            head += b"connection: close\r\n"
-        self._wire.write(b"%b\r\n%b" % (head, body))
-        self._done(status)
-
-    def open(self, status: int, headers: Headers = (), media: bytes = b"text/event-stream") -> None:
-        if self.settled or self._opened:
-            return
-        self._opened = True
-        extra = ((b"cache-control", b"no-store"), (b"transfer-encoding", b"chunked"))
-        head = self._head(status, (*headers, *extra), media)
-        if not self.keep_alive:
-            head += b"connection: close\r\n"
-        self._wire.write(head + b"\r\n")
-        self._wire.hot.observe(self.path, status)
-
-    def write(self, chunk: bytes) -> None:
-        if chunk and self._opened and not self.settled:
-            transport = self._wire.transport
-            if not transport.is_closing():
-                transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-
-    def pipe(self) -> Pipe | None:
-        return self._wire if self._opened and not self.settled else None
-
-    @property
-    def backlog(self) -> int:
-        return self._wire.transport.get_write_buffer_size()
-
-    def close(self) -> None:
-        if self._opened and not self.settled:
-            self.settled = True
-            self._wire.write(b"0\r\n\r\n")
-            self._done(None)
-
-    def _head(self, status: int, headers: Headers, media: bytes) -> bytes:
-        line = _STATUS_LINE.get(status) or b"HTTP/1.1 %d Status\r\n" % status
-        parts = [line, b"content-type: ", media, b"\r\nx-request-id: "]
-        parts += [self.request_id.encode(), b"\r\n"]
-        for name, value in headers:
-            parts += [name, b": ", value, b"\r\n"]
-        return b"".join(parts)
-
-    def _done(self, status: int | None) -> None:
-        self.owner = None
-        if status is not None:
-            self._wire.hot.observe(self.path, status)
-        self._wire.finished(self)
+HEADS_TRIED = 4  # a client whose heads keep changing is not learned from any more
 
 
 class WireProtocol(HttpToolsProtocol):
@@ -159,10 +54,47 @@ class WireProtocol(HttpToolsProtocol):
         self._begin: Begin | None = None
         self._queue: deque[tuple[WireCall, Begin]] = deque()
         self._deaf = False  # a request of another kind came behind a hot one: close after it
+        self._between = True  # the parser is between two messages
+        self._head: KnownHead | None = None  # what this client sends with every request
+        self._heads_tried = 0
+        self._read: WireCall | None = None  # the last one that the parser read
+
+    def data_received(self, data: bytes) -> None:
+        cycle = self.cycle
+        if (
+            self._between
+            and self._call is None
+            and not self._deaf
+            and (cycle is None or cycle.response_complete)
+        ):
+            head = self._head
+            if head is not None:
+                body = head.body_of(data, SHORT_BODY)
+                if body is not None:
+                    if cycle is not None:
+                        self._unset_keepalive_if_required()
+                    call = WireCall(self, head.path, head.headers, True, head.opened, body)
+                    self._start(call, head.begin)
+                    return
+            if self._heads_tried < HEADS_TRIED:
+                self._learn(data)
+                return
+        super().data_received(data)
+
+    def _learn(self, data: bytes) -> None:
+        """Let the parser read `data`, and keep its head if it was one whole hot request."""
+        self._read = None
+        super().data_received(data)
+        call, self._read = self._read, None
+        if call is not None and call.keep_alive and self._between:
+            begin = self.hot.begin[call.path.encode()]
+            self._head = known_head.learn(data, call.path, call.headers, begin, SHORT_BODY)
+            self._heads_tried += 1
 
     # -- parser callbacks --------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        self._between = False
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
@@ -195,12 +127,14 @@ class WireProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self._between = True
         call, begin = self._arriving, self._begin
         if call is None or begin is None:
             if not self._deaf:
                 super().on_message_complete()
             return
         self._arriving = self._begin = None
+        self._read = call
         if self._call is None:
             self._start(call, begin)
         elif len(self._queue) < MAX_PIPELINED:
@@ -213,7 +147,7 @@ class WireProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._queue.clear()
-        self._arriving = None
+        self._arriving = self._read = None
         call, self._call = self._call, None
         if call is not None:
             call.leave()

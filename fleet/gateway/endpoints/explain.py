@@ -28,7 +28,7 @@ class ExplainEndpoint:
 
     async def begin(self, call: Call) -> None:
         """Answer with the record. Raises `Problem`."""
-        entry = authenticate(call.headers, self._process.require_configuration())
+        entry = authenticate(call, self._process.require_configuration())
         request_id = parameter(PATH, call.path)
         number = process_of(request_id)
         record: dict[str, Any] | None = None

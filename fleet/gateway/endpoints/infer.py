@@ -42,7 +42,7 @@ class InferEndpoint:
     def begin(self, call: Call) -> None:
         """Read the request and hand it to the engine. Raises `Problem`."""
         process = self._process
-        entry = authenticate(call.headers, process.require_configuration())
+        entry = authenticate(call, process.require_configuration())
         try:
             asked = _decode(call.body)
         except UNREADABLE as error:

@@ -16,7 +16,7 @@ class ModelsEndpoint:
     def begin(self, call: Call) -> None:
         """Answer at once."""
         snapshot = self._process.require_configuration()
-        authenticate(call.headers, snapshot)
+        authenticate(call, snapshot)
         data = [
             {
                 "id": name,

@@ -27,7 +27,7 @@ class QuoteEndpoint:
     def begin(self, call: Call) -> None:
         """Judge the request. Raises `Problem`."""
         process = self._process
-        entry = authenticate(call.headers, process.require_configuration())
+        entry = authenticate(call, process.require_configuration())
         try:
             asked = _decode(call.body)
         except UNREADABLE as error:

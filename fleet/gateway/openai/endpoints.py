@@ -52,7 +52,7 @@ class OpenAIEndpoints:
     def embeddings(self, call: Call) -> None:
         """`POST /v1/embeddings`. Raises `Problem`."""
         process = self._process
-        entry = authenticate(call.headers, process.require_configuration())
+        entry = authenticate(call, process.require_configuration())
         body, call.body = call.body, b""
         asked = read_embedding(body)
         texts = texts_of(asked)
@@ -78,7 +78,7 @@ class OpenAIEndpoints:
 
     def _generate(self, call: Call, read: Callable[[bytes], Asked]) -> None:
         process = self._process
-        entry = authenticate(call.headers, process.require_configuration())
+        entry = authenticate(call, process.require_configuration())
         body, call.body = call.body, b""
         asked = read(body)
         request = self._request(
