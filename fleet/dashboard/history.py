@@ -4,8 +4,8 @@ Bins are cut from the epoch by `date_bin`, in UTC, so that no time zone changes 
 neighbouring looks cut alike. Counts add up and histograms add up; a quantile is computed from
 the summed buckets of its bin. A bin without rows is a gap, not a zero.
 
-`bin_series` is for charts (rates a second), `bin_totals` for exports and tables (counts): the
-totals equal the plain SQL sum over the same range, whatever the bins.
+`traffic_series` and `by_arm_series` are for charts (rates a second), `version_totals` for tables
+(counts): the totals equal the plain SQL sum over the same range, whatever the bins.
 """
 
 from collections.abc import Mapping

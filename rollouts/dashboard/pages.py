@@ -15,6 +15,7 @@ from fleet.dashboard.tables import body
 from fleet.dashboard.twins import Twin
 from fleet.live.scene import Scene
 from rollouts.dashboard import charts, columns, panels, reading
+from rollouts.dashboard.guards import guards
 from rollouts.models import ACTIVE_VALUES, Decision, Rollout
 from rollouts.selectors import stored_decision
 
@@ -86,7 +87,7 @@ def decision(request: HttpRequest, pk: int, seq: int) -> HttpResponse:
         raise Http404(f"Rollout {pk} has no window {seq}.")
     dossier = reading.Dossier(row.rollout, (row,), row.seq)
     sight = look(request, "history")
-    sight.doc["tables"] = {"guards": body(panels.guards(dossier))}
+    sight.doc["tables"] = {"guards": body(guards(dossier))}
     return paint(
         request,
         "rollouts/decision.html",

@@ -11,6 +11,7 @@ from fleet.dashboard.panels.shell import shell
 from fleet.dashboard.tables import body
 from fleet.live.scene import Scene
 from fleet.live.topics import Params, register
+from rollouts.dashboard.guards import guards, next_step
 from rollouts.dashboard.reading import Dossier
 from rollouts.models import Decision, Rollout
 
@@ -99,63 +100,6 @@ def ladder(dossier: Dossier) -> list[Row]:
         short = carried is not None and step / 100.0 > carried + 1e-9 and state != "done"
         rungs.append({"percent": f"{step:g}", "state": state, "short": "yes" if short else "no"})
     return rungs
-
-
-def guards(dossier: Dossier) -> list[Row]:
-    """Each comparison of the last verdict: now, threshold, how near, what follows."""
-    numbers = dossier.numbers
-    rows = []
-    for key, name, follows in (
-        ("latency", "slower than tolerated", "rollback"),
-        ("failures", "fails more often", "rollback"),
-        ("misses", "misses more deadlines", "rollback"),
-        ("promotion", "not slower by the margin", "may be promoted"),
-    ):
-        shown, limit = numbers.get(f"{key}LogE"), numbers.get(f"{key}Limit")
-        if limit is None:
-            continue
-        near = None if shown is None else min(max(shown / limit, 0.0), 1.0)
-        rows.append(
-            {
-                "id": key,
-                "guard": name,
-                "now": "not asked yet" if shown is None else f"{shown:.2f}",
-                "limit": f"{limit:.2f}",
-                "near": 0.0 if near is None else round(near, 3),
-                "follows": follows,
-            }
-        )
-    over = numbers.get("overSloRatio")
-    if over is not None:
-        rows.append(
-            {
-                "id": "slo",
-                "guard": "canary requests over the objective",
-                "now": f"{percent(over)} %",
-                "limit": "5 %",
-                "near": round(min(over / 0.05, 1.0), 3),
-                "follows": "holds",
-            }
-        )
-    carried = numbers.get("largestRatio")
-    if carried is not None:
-        wanted = _next_step(dossier)
-        rows.append(
-            {
-                "id": "capacity",
-                "guard": "share its replicas can carry",
-                "now": f"{percent(carried, digits=0)} %",
-                "limit": f"{wanted:g} %",
-                "near": round(min(carried / max(wanted / 100.0, 1e-9), 1.0), 3),
-                "follows": "below the next step: holds",
-            }
-        )
-    return rows
-
-
-def _next_step(dossier: Dossier) -> float:
-    steps, step = dossier.steps, dossier.rollout.step
-    return steps[min(step + 1, len(steps) - 1)] if steps else 100.0
 
 
 def would_change(dossier: Dossier) -> list[str]:
@@ -279,7 +223,7 @@ def _tiles(dossier: Dossier) -> dict[str, Any]:
     rollout, last, numbers = dossier.rollout, dossier.last, dossier.numbers
     strongest, limit = _strongest(numbers)
     carried = numbers.get("largestRatio")
-    short = carried is not None and carried * 100 < _next_step(dossier) and rollout.is_active
+    short = carried is not None and carried * 100 < next_step(dossier) and rollout.is_active
     held = last is not None and last.act == Act.HOLD
     return {
         "weight": tile(

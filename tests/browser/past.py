@@ -235,6 +235,10 @@ def rollout(now: datetime, *, windows: int = 26) -> int:
             slow_baseline=round(baseline * (0.05 + 0.003 * math.sin(seq * 1.3))),
             canary_over_slo=0 if silent else canary // 60,
             canary_answered=0 if silent else canary,
+            canary_requests=0 if silent else canary,
+            baseline_requests=baseline,
+            canary_sessions=0.0 if silent else round(canary / 6 * (1 + 0.04 * math.sin(seq))),
+            baseline_sessions=round(baseline / 6),
         )
         facts = CapacityFacts(
             canary_ready=0 if silent else 1,

@@ -3,7 +3,18 @@
 from typing import Any
 
 from engine.view import CostView, ReplicaView
-from fleet.dashboard.format import count, ms, number, percent, plural, rate, seconds, spoken, words
+from fleet.dashboard.format import (
+    NO_DATA,
+    count,
+    ms,
+    number,
+    percent,
+    plural,
+    rate,
+    seconds,
+    spoken,
+    words,
+)
 from fleet.dashboard.panels.feed import feed_lines
 from fleet.dashboard.panels.fleet import replica_row, why_not
 from fleet.dashboard.panels.overview import tile
@@ -145,7 +156,9 @@ def live(scene: Scene, params: Params) -> dict[str, Any]:
             ),
         },
         "facts": {
-            "fault_ratio": f"{percent(breaker['faultRatio'])} %",
+            "fault_ratio": NO_DATA
+            if breaker["faultRatio"] is None
+            else f"{percent(breaker['faultRatio'])} % over the breaker's window",
             "cost": cost_text(cost),
             "consequence": consequence(scene, replica),
         },
