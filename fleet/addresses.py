@@ -1,19 +1,33 @@
 """Which addresses a replica may have: the gateways will connect to whatever is written down.
 
 So an address is `http(s)://host[:port]` and every IP that the host resolves to lies in
-HALCYON_REPLICA_NETWORKS. Link-local addresses (169.254.0.0/16, where clouds keep their
-metadata service, and fe80::/10), multicast and unspecified ones are refused whatever the
-networks say. What breaks without it: a registration that makes the gateway fetch secrets.
+HALCYON_REPLICA_NETWORKS. Link-local addresses (169.254.0.0/16 and fe80::/10), multicast and
+unspecified ones, and those where clouds keep their metadata service are refused whatever the
+networks say, also where an IPv6 address only wraps them. A host is judged by what it resolves
+to, so that 2852039166, 0251.0376.0251.0376 or a name are no way around. What breaks without
+it: a registration that makes the gateway fetch secrets.
 """
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from engine.errors import InvalidInput
+
+METADATA = {
+    ipaddress.ip_address(ip)
+    for ip in (
+        "fd00:ec2::254",  # AWS
+        "fd20:ce::254",  # Google
+        "168.63.129.16",  # Azure
+        "192.0.0.192",  # Oracle
+        "100.100.100.200",  # Alibaba
+    )
+}
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -62,12 +76,16 @@ def _resolve(address: str, host: str) -> list[IPAddress]:
 def _require_allowed(
     address: str, ip: IPAddress, allowed: list[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> None:
+    for each in (ip, *_wrapped(ip)):
+        if each.is_link_local or each.is_multicast or each.is_unspecified or each in METADATA:
+            raise InvalidInput(
+                "address",
+                address,
+                f"{each} is link-local, multicast, unspecified or a metadata service: "
+                "never allowed",
+            )
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
-    if ip.is_link_local or ip.is_multicast or ip.is_unspecified:
-        raise InvalidInput(
-            "address", address, f"{ip} is link-local, multicast or unspecified: never allowed"
-        )
     if not any(ip.version == network.version and ip in network for network in allowed):
         raise InvalidInput(
             "address",
@@ -75,3 +93,15 @@ def _require_allowed(
             f"{ip} lies outside HALCYON_REPLICA_NETWORKS "
             f"({', '.join(str(network) for network in allowed) or 'empty'})",
         )
+
+
+def _wrapped(ip: IPAddress) -> Iterator[IPAddress]:
+    """The IPv4 addresses that an IPv6 address stands for: mapped, compatible, 6to4, NAT64."""
+    if not isinstance(ip, ipaddress.IPv6Address):
+        return
+    if ip.ipv4_mapped is not None:
+        yield ip.ipv4_mapped
+    if ip.sixtofour is not None:
+        yield ip.sixtofour
+    if ip in NAT64 or 1 < int(ip) < 2**32:
+        yield ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)

@@ -1,5 +1,6 @@
 """Every write checks what it is given, happens once, and is told to whoever keeps history."""
 
+import socket
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ from django.utils import timezone
 
 from engine.errors import InvalidInput, UnknownName
 from fleet import events, services
+from fleet.addresses import valid_address
 from fleet.models import ApiKey, Model, ModelVersion, Replica, Tenant, TrafficSplit
 from fleet.secret import API_KEY, derived_secret, prefix_of
 from fleet.services import Registration
@@ -57,7 +59,15 @@ def test_the_same_id_at_a_new_address_is_moved_and_told(changes: list[events.Cha
     [
         "http://169.254.169.254",
         "http://[fe80::1]:80",
+        "http://[fe80::1%25eth0]:80",
         "http://[::ffff:169.254.169.254]",
+        "http://[::ffff:a9fe:a9fe]:80",
+        "http://2852039166",
+        "http://0xa9fea9fe",
+        "http://0251.0376.0251.0376",
+        "http://169.254.43518",
+        "http://[fd00:ec2::254]",
+        "http://no-such-host.invalid",
         "http://0.0.0.0:80",
         "http://8.8.8.8:80",
         "ftp://10.0.0.1",
@@ -77,6 +87,37 @@ def test_an_address_outside_the_allowed_networks_is_refused(address: str) -> Non
         services.register_replica(registration(address=address), actor="fleet")
     assert refused.value.field == "address"
     assert not Replica.objects.exists()
+
+
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("169.254.169.254", "[fe80::1]", "[ff02::1]", "[::]", "0.0.0.0", "224.0.0.1"),
+        *("[::ffff:169.254.169.254]", "[::169.254.169.254]", "[2002:a9fe:a9fe::1]"),
+        *("[64:ff9b::a9fe:a9fe]", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376"),
+        *("[fd00:ec2::254]", "[fd20:ce::254]", "168.63.129.16", "100.100.100.200"),
+    ],
+)
+def test_what_is_never_allowed_is_refused_though_every_network_is_open(host: str) -> None:
+    with pytest.raises(InvalidInput, match="never allowed"):
+        valid_address(f"http://{host}:80", EVERYWHERE)
+    assert valid_address("http://8.8.8.8:80", EVERYWHERE)
+
+
+def test_a_name_is_judged_by_every_address_that_it_resolves_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def resolved(host: str, *_: object, **__: object) -> list[object]:
+        ips = {"good.test": ["10.0.0.1"], "trap.test": ["10.0.0.1", "169.254.169.254"]}[host]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, 0)) for ip in ips]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    assert valid_address("http://good.test:80/") == "http://good.test:80"
+    with pytest.raises(InvalidInput, match="never allowed"):
+        valid_address("http://trap.test:80")
 
 
 def test_a_heartbeat_does_not_undo_an_operators_drain(changes: list[events.Change]) -> None:
