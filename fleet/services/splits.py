@@ -37,8 +37,8 @@ def set_split(
     old_canary = None if split is None else split.canary_id
     if split is None:
         split = TrafficSplit(model=model)
-    split.baseline = find_version(model, baseline)
-    split.canary = None if canary is None else find_version(model, canary)
+    split.baseline = find_version(model, baseline, "baseline")
+    split.canary = None if canary is None else find_version(model, canary, "canary")
     split.canary_percent = canary_percent
     split.shadow = shadow
     if salt is not None:
@@ -96,13 +96,14 @@ def find_model(model: Model | str) -> Model:
     return found
 
 
-def find_version(model: Model, version: ModelVersion | str) -> ModelVersion:
+def find_version(model: Model, version: ModelVersion | str, field: str = "version") -> ModelVersion:
+    """A version by its name; who is not found is told under the name of the `field`."""
     if isinstance(version, ModelVersion):
         if version.model_id == model.pk:
             return version
-        raise UnknownName("version", str(version), [str(model)])
+        raise UnknownName(field, str(version), [str(model)])
     name = version
     found = model.versions.filter(name=name).first()
     if found is None:
-        raise UnknownName("version", name, model.versions.values_list("name", flat=True)[:8])
+        raise UnknownName(field, name, model.versions.values_list("name", flat=True)[:8])
     return found

@@ -255,6 +255,9 @@ def test_a_split_or_quota_that_names_the_unknown_is_refused(admin: APIClient) ->
     wrong = admin.put(url, {"baseline": "v9"})
     assert wrong.status_code == 400
     assert "known: v1" in wrong.json()["error"]["message"]
+    assert wrong.json()["error"]["details"]["field"] == "baseline"
+    wrong = admin.put(url, {"baseline": "v1", "canary": "v9", "canaryPercent": 5})
+    assert wrong.json()["error"]["details"]["field"] == "canary"
     assert admin.put("/v1/control/models/gpt/split", {"baseline": "v1"}).status_code == 404
     assert admin.put("/v1/control/tenants/ghost/quota", {}).status_code == 404
     assert admin.get(url).status_code == 404

@@ -190,7 +190,7 @@ def test_a_registration_out_of_range_names_its_field(wrong: dict[str, object]) -
 def test_a_split_that_names_an_unknown_version_is_refused() -> None:
     model = services.create_model("llama", actor="ada")
     services.create_version(model, "v1", actor="ada")
-    with pytest.raises(UnknownName, match="no such version"):
+    with pytest.raises(UnknownName, match="canary='v7': no such canary"):
         services.set_split("llama", baseline="v1", canary="v7", canary_percent=5, actor="ada")
     with pytest.raises(UnknownName, match="no such model"):
         services.set_split("gpt", baseline="v1", actor="ada")

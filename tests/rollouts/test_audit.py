@@ -38,6 +38,18 @@ def test_every_change_of_the_fleet_becomes_a_link(finished: Rollout) -> None:
     assert verify().intact
 
 
+def test_a_replica_at_a_new_address_is_a_link_with_both() -> None:
+    for address in ("http://127.0.0.1:9101", "http://10.0.0.7:9101", "http://10.0.0.7:9101"):
+        registration = fleet_services.Registration(
+            replica_id="r1", model="m", version="v1", address=address
+        )
+        fleet_services.register_replica(registration, actor="fleet (token hf_x)")
+    (moved,) = AuditEvent.objects.filter(action="replica.moved")
+    assert (moved.subject, moved.actor) == ("r1", "fleet (token hf_x)")
+    assert moved.before == {"address": "http://127.0.0.1:9101"}
+    assert moved.after == {"address": "http://10.0.0.7:9101"}
+
+
 def test_a_change_that_rolls_back_leaves_no_link() -> None:
     fleet()
     before = AuditEvent.objects.count()
