@@ -26,6 +26,7 @@ from fleet.gateway import known_head
 from fleet.gateway.app import fail_whole, require_media
 from fleet.gateway.call import JSON, Begin, Call
 from fleet.gateway.known_head import KnownHead
+from fleet.gateway.transports.splice import Pipe
 from fleet.gateway.wire_call import HotRoutes, WireCall
 
 SHORT_BODY = 64 * 1024  # larger bodies stream in on the ASGI road, under its limits
@@ -48,7 +49,7 @@ class WireProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.hot = hot
         self.since = time.monotonic()  # when this connection last began to wait for its client
-        self.lags = False  # the client does not keep up with what it is sent
+        self._pipe: Pipe | None = None
         self._call: WireCall | None = None  # the one being answered
         self._arriving: WireCall | None = None  # the one whose body is being read
         self._begin: Begin | None = None
@@ -146,6 +147,8 @@ class WireProtocol(HttpToolsProtocol):
     # -- transport callbacks -----------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._pipe is not None:
+            self._pipe.lags = True
         self._queue.clear()
         self._arriving = self._read = None
         call, self._call = self._call, None
@@ -154,11 +157,13 @@ class WireProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self.lags = True
+        if self._pipe is not None:
+            self._pipe.lags = True
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self.lags = False
+        if self._pipe is not None:
+            self._pipe.lags = False
         super().resume_writing()
 
     def on_response_complete(self) -> None:
@@ -175,6 +180,12 @@ class WireProtocol(HttpToolsProtocol):
             super().shutdown()
 
     # -- answers -----------------------------------------------------------------------
+
+    def pipe(self) -> Pipe:
+        """The way to this client for chunks that are ready to be sent."""
+        if self._pipe is None:
+            self._pipe = Pipe(self.transport.write, lags=self.flow.write_paused)
+        return self._pipe
 
     def write(self, data: bytes) -> None:
         if not self.transport.is_closing():

@@ -98,7 +98,7 @@ class WireCall(Call):
                 transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
 
     def pipe(self) -> Pipe | None:
-        return self._wire if self._begun and not self.settled else None
+        return self._wire.pipe() if self._begun and not self.settled else None
 
     @property
     def backlog(self) -> int:

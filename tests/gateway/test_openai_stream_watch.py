@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.types import Request
 from fleet.gateway.openai.events import StreamWatch
 from fleet.gateway.transports.connection import Connection, Exchange
-from fleet.gateway.transports.splice import Splice
+from fleet.gateway.transports.splice import Pipe, Splice
 
 TOKENS = [
     b'data: {"choices":[{"index":0,"delta":{"content":"w%d "},"finish_reason":null}]}\n\n' % n
@@ -151,28 +151,6 @@ def test_however_the_network_cuts_chunks_the_same_body_comes_out(
     assert released == [connection]
 
 
-class _Client:
-    """A client that is sent the chunked coding, or would be if it kept up."""
-
-    def __init__(self) -> None:
-        self.lags = False
-        self.got: list[bytes] = []
-        self.transport: asyncio.Transport = _Socket(self.got)
-
-
-class _Socket(asyncio.Transport):
-    def __init__(self, got: list[bytes]) -> None:
-        super().__init__()
-        self._got = got
-
-    def write(self, data: object) -> None:
-        assert isinstance(data, bytes)
-        self._got.append(data)
-
-    def is_closing(self) -> bool:
-        return False
-
-
 def _chunk(event: bytes, upper: bool) -> bytes:
     return (b"%X\r\n%b\r\n" if upper else b"%x\r\n%b\r\n") % (len(event), event)
 
@@ -192,26 +170,28 @@ def test_the_short_road_takes_what_the_long_one_calls_a_piece_of_text_and_nothin
     texts: list[str], upper: bool, blank: bytes
 ) -> None:
     watch, plain = StreamWatch(hide_usage=True), StreamWatch(hide_usage=True)
-    request, client = _request(), _Client()
+    request = _request()
+    got: list[bytes] = []
+    pipe = Pipe(got.append)
     for text in ["first", *texts]:
         document = {"choices": [{"delta": {"content": text}, "finish_reason": None}]}
         event = b"data: %b%b" % (json.dumps(document).encode(), blank)
         plain.feed(event)
-        road = Splice(watch, request, client)
-        if not watch.around[0] or not road.take(_chunk(event, upper)):
-            watch.feed(event)
-        else:
-            assert client.got.pop() == _chunk(event, upper)
+        if watch.around[0] and Splice(watch.around, request, pipe).take(_chunk(event, upper)):
+            assert got.pop() == _chunk(event, upper)
             assert text
-    assert watch.tokens == plain.tokens
-    assert request.tokens_spent <= watch.tokens
+        else:
+            watch.feed(event)
+    assert not got
+    assert watch.tokens + request.tokens_spent == plain.tokens
 
 
 def test_the_short_road_leaves_an_end_an_error_a_cut_and_a_slow_reader_alone() -> None:
-    watch, client = StreamWatch(hide_usage=True), _Client()
+    watch, pipe = StreamWatch(hide_usage=True), Pipe(lambda _: None)
+    request = _request()
     for token in TOKENS:
         watch.feed(token)
-    road = Splice(watch, _request(), client)
+    road = Splice(watch.around, request, pipe)
     event = TOKENS[0]
     assert road.take(_chunk(event, False))
     for read in (
@@ -229,9 +209,9 @@ def test_the_short_road_leaves_an_end_an_error_a_cut_and_a_slow_reader_alone() -
         b"0\r\n\r\n",
     ):
         assert not road.take(read), read
-    client.lags = True
+    pipe.lags = True
     assert not road.take(_chunk(event, False))
-    assert watch.tokens == len(TOKENS) + 1
+    assert request.tokens_spent == 1
     for half in (event[:20], FINISH):
         watch.feed(half)
         assert watch.around == (b"", b"")

@@ -16,7 +16,6 @@ from fleet.gateway.call import Call
 from fleet.gateway.endpoints.infer import of_answer
 from fleet.gateway.errors import Headers, Problem
 from fleet.gateway.openai import answers, errors
-from fleet.gateway.openai.events import StreamWatch
 from fleet.gateway.process import Process
 from fleet.gateway.transports.splice import Splice
 
@@ -104,11 +103,11 @@ class Generation:
         """Output tokens that the client has been sent."""
         return max(self._request.tokens_spent - self.prompt_tokens, 0)
 
-    def splice(self, watch: StreamWatch) -> Splice | None:
-        """A short road to the client for the events that `watch` knows to be plain; None where
-        the client is not sent the chunked coding, or is not alone."""
+    def splice(self, around: tuple[bytes, bytes]) -> Splice | None:
+        """A short road to the client for events that are like this around their text; None
+        where the client is not sent the chunked coding, or is not alone."""
         pipe = self._call.pipe()
-        return None if pipe is None else Splice(watch, self._request, pipe)
+        return None if pipe is None else Splice(around, self._request, pipe)
 
     @property
     def is_read_slowly(self) -> bool:

@@ -5,19 +5,14 @@
 Servers send an event a chunk, and mostly the read brings it whole.
 """
 
-MAX_READ = 1024  # bytes: reads shorter than this have their size lines made beforehand
 
-
-def _size_lines(length: int) -> tuple[bytes, ...]:
+def size_lines(length: int) -> tuple[bytes, ...]:
     """How a read of this many bytes begins, if it is one whole chunk (`b"c\\r\\n"`, or `C`)."""
     for digits in (1, 2, 3):
         size = length - digits - 4
         if size > 0 and len(f"{size:x}") == digits:
-            return (b"%x\r\n" % size, b"%X\r\n" % size)
+            return tuple({b"%x\r\n" % size, b"%X\r\n" % size})
     return ()
-
-
-SIZE_LINES = tuple(_size_lines(length) for length in range(MAX_READ))
 
 
 def one_chunk(data: bytes) -> bytes | None:

@@ -147,14 +147,16 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
 
     def data_received(self, data: bytes) -> None:
+        if self._between_chunks:
+            take = self.short_road
+            if take is not None and take(data):
+                return
         self.heard = True
         exchange = self._exchange
         if exchange is None:
             self.kill()  # nobody asked for anything
             return
         if self._between_chunks and exchange.on_chunk is not None:
-            if self.short_road is not None and self.short_road(data):
-                return
             chunk = one_chunk(data)
             if chunk is not None:
                 exchange.on_chunk(chunk)

@@ -139,6 +139,8 @@ class Upstream:
         if self._over:
             return
         watch = self._watch
+        if self._spliced is not NOTHING:
+            watch.pieces = self._generation.tokens  # with those that took the short road
         try:
             whole = watch.feed(data)
         except ValueError as error:
@@ -170,7 +172,7 @@ class Upstream:
         """Let events like the one that just came take the short road, if there is one."""
         watch = self._watch
         self._spliced = around = watch.around
-        splice = None if around is NOTHING else self._generation.splice(watch)
+        splice = None if around is NOTHING else self._generation.splice(around)
         if self.exchange is not None:
             self.exchange.shorten(None if splice is None else splice.take)
 
