@@ -12,13 +12,29 @@ from engine.errors import InvalidInput
 from fleet.addresses import valid_address
 from fleet.admin.announced import AnnouncedAdmin, actor
 from fleet.models import Replica
-from fleet.services import drain_replica, undrain_replica
+from fleet.services import default_concurrency, drain_replica, undrain_replica
 
 
 class ReplicaForm(forms.ModelForm):
+    max_concurrency = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=65_536,
+        help_text="Empty: what suits the protocol (batch 1, openai 256).",
+    )
+
     class Meta:
         model = Replica
         fields = "__all__"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance._state.adding:
+            self.initial.pop("max_concurrency", None)
+
+    def clean_max_concurrency(self) -> int:
+        said = self.cleaned_data["max_concurrency"]
+        return default_concurrency(self.data.get("protocol", "")) if said is None else int(said)
 
     def clean_address(self) -> str:
         try:
@@ -54,7 +70,7 @@ class ReplicaAdmin(AnnouncedAdmin):
             {
                 "fields": ("work_unit", "max_batch_size", "max_batch_tokens", "max_concurrency"),
                 "description": "Concurrency is batches at once. Of a server of protocol openai it"
-                " bounds what the gateways learn: say as much as the server takes, 256 perhaps.",
+                " bounds what the gateways learn: say as much as the server takes.",
             },
         ),
         ("Life", {"fields": ("runtime", "started_at", "registered_at", "heartbeat_at")}),

@@ -11,6 +11,7 @@ from fleet.services.keys import IssuedKey, issue_key, revoke_key
 from fleet.services.presence import note_alive
 from fleet.services.replicas import (
     Registration,
+    default_concurrency,
     drain_replica,
     register_replica,
     remove_replica,
@@ -29,6 +30,7 @@ __all__ = [
     "create_model",
     "create_tenant",
     "create_version",
+    "default_concurrency",
     "drain_replica",
     "issue_key",
     "issue_token",

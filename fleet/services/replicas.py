@@ -27,6 +27,11 @@ DEFAULT_CONCURRENCY = {Protocol.BATCH.value: 1, Protocol.OPENAI.value: 256}
 MEMORY_STEP = 0.05  # coarser than the sensor, or each heartbeat would reload every gateway
 
 
+def default_concurrency(protocol: str) -> int:
+    """What suits a replica of this protocol, where nobody says."""
+    return DEFAULT_CONCURRENCY.get(protocol, 1)
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Registration:
     """What a replica says of itself."""
@@ -62,7 +67,7 @@ class Registration:
             "max_batch_size": self.max_batch_size,
             "max_batch_tokens": self.max_batch_tokens,
             "max_concurrency": (
-                DEFAULT_CONCURRENCY.get(self.protocol, 1)
+                default_concurrency(self.protocol)
                 if self.max_concurrency is None
                 else self.max_concurrency
             ),

@@ -189,6 +189,33 @@ def test_a_split_is_changed_through_its_service(
     assert [change.action for change in changes] == ["split.changed"]
 
 
+@pytest.mark.parametrize(
+    ("protocol", "said", "kept"),
+    [("openai", "", 256), ("batch", "", 1), ("openai", "12", 12), ("batch", "3", 3)],
+)
+def test_an_openai_server_written_down_in_the_admin_is_not_held_to_one_request_at_a_time(
+    boss: Client, fleet: None, protocol: str, said: str, kept: int
+) -> None:
+    url = reverse("admin:fleet_replica_add")
+    assert b'name="max_concurrency"' in boss.get(url).content
+    first = Replica.objects.get(pk="r1")
+    form = {
+        "replica_id": "r3",
+        "version": first.version.pk,
+        "address": "http://127.0.0.1:3",
+        "protocol": protocol,
+        "weight": "1",
+        "work_unit": "tokens",
+        "max_batch_size": "32",
+        "max_batch_tokens": "16384",
+        "max_concurrency": said,
+        "loaded_models": "[]",
+    }
+    answer = boss.post(url, form)
+    assert answer.status_code == 302, answer.context["errors"]
+    assert Replica.objects.get(pk="r3").max_concurrency == kept
+
+
 def test_an_address_outside_the_networks_is_an_error_in_the_form(boss: Client, fleet: None) -> None:
     replica = Replica.objects.get(pk="r1")
     url = reverse("admin:fleet_replica_change", args=["r1"])
