@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
 from typing import Any
 
@@ -139,7 +139,7 @@ import django
 django.setup()
 from rollouts import services
 from rollouts.evaluation import evaluate_due
-policy = {"steps": [50, 100], "intervalS": 1}
+policy = {"steps": [50, 100], "intervalS": 1, "minimumWindows": 3}
 services.start(sys.argv[1], "v2", policy=policy, actor="test", reason="a new version")
 print("started", flush=True)
 while True:
@@ -167,47 +167,81 @@ async def rollout(environment: dict[str, str], model: str) -> AsyncIterator[None
         await process.communicate()
 
 
+async def verdict(
+    scene: Scene, environment: dict[str, str], send: Callable[[int], Awaitable[object]], rate: float
+) -> str:
+    """Roll the model's v2 out under `rate` requests a second; why it was rolled back.
+
+    The whole loop: split by the gateway, evidence in its windows, the judge, the split.
+    """
+    numbers = count()
+
+    async def one() -> None:
+        with contextlib.suppress(openai.APIStatusError):
+            await send(next(numbers))
+
+    async def clients() -> None:
+        """Who asks does not wait for those who asked before."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(one())
+                await asyncio.sleep(1.0 / rate)
+
+    def ended() -> Any:
+        found = scene.rows.execute(
+            "SELECT phase FROM rollouts_rollout WHERE model = %s", scene.model
+        )
+        return found[0][0] if found and found[0][0] != "progressing" else None
+
+    await second_version(scene)
+    async with rollout(environment, scene.model):
+        load = asyncio.create_task(clients())
+        try:
+            assert await until(ended, 60.0, "a verdict") == "rolled_back"
+        finally:
+            load.cancel()
+            await asyncio.gather(load, return_exceptions=True)
+
+    async def stable() -> bool:
+        answers = [ask(scene, next(numbers)) for _ in range(8)]
+        return set(await asyncio.gather(*answers, return_exceptions=True)) == {"a"}
+
+    await until(stable, 10.0, "the stable version alone")
+    asked = scene.upstreams[1].stats["requests"]
+    assert asked > 0
+    texts = await asyncio.gather(*(ask(scene, next(numbers)) for _ in range(40)))
+    assert set(texts) == {"a"}
+    assert scene.upstreams[1].stats["requests"] == asked
+    why = scene.rows.execute(
+        "SELECT d.reason FROM rollouts_decision d JOIN rollouts_rollout r ON r.id = d.rollout_id"
+        " WHERE r.model = %s ORDER BY d.seq DESC LIMIT 1",
+        scene.model,
+    )
+    return str(why[0][0])
+
+
 async def test_a_version_that_fails_loses_its_traffic_again(
     door: Door, module_database: Any
 ) -> None:
-    """The whole loop: split by the gateway, evidence in its windows, the judge, the split."""
-    numbers = count()
-
     async with set_scene(door, scripts=({}, {"mode": "fail"})) as scene:
 
-        async def send() -> None:
-            with contextlib.suppress(openai.APIStatusError):
-                await ask(scene, next(numbers))
+        async def send(session: int) -> None:
+            await ask(scene, session)
 
-        async def clients() -> None:
-            """Who asks does not wait for those who asked before."""
-            async with asyncio.TaskGroup() as group:
-                while True:
-                    group.create_task(send())
-                    await asyncio.sleep(1.0 / 50.0)
+        assert await verdict(scene, module_database.environment, send, 50.0) == "failures"
 
-        def ended() -> Any:
-            found = scene.rows.execute("SELECT phase FROM rollouts_rollout")
-            return found[0][0] if found and found[0][0] != "progressing" else None
 
-        await second_version(scene)
-        async with rollout(module_database.environment, scene.model):
-            load = asyncio.create_task(clients())
-            try:
-                assert await until(ended, 60.0, "a verdict") == "rolled_back"
-            finally:
-                load.cancel()
-                await asyncio.gather(load, return_exceptions=True)
+async def test_a_version_whose_streams_are_three_times_as_slow_loses_its_traffic_again(
+    door: Door, module_database: Any
+) -> None:
+    usual, slow = {"tokens": 10, "token_delay_ms": 10}, {"tokens": 10, "token_delay_ms": 30}
+    async with set_scene(door, scripts=(usual, slow)) as scene:
 
-        async def stable() -> bool:
-            answers = [ask(scene, next(numbers)) for _ in range(8)]
-            return set(await asyncio.gather(*answers, return_exceptions=True)) == {"a"}
+        async def send(session: int) -> None:
+            answer = await scene.post(
+                stream=True, headers={"x-halcyon-session": f"session-{session}"}
+            )
+            assert answer.status == 200
+            assert answer.body.endswith(b"data: [DONE]\n\n")
 
-        await until(stable, 10.0, "the stable version alone")
-        asked = scene.upstreams[1].stats["requests"]
-        assert asked > 0
-        texts = await asyncio.gather(*(ask(scene, next(numbers)) for _ in range(40)))
-        assert set(texts) == {"a"}
-        assert scene.upstreams[1].stats["requests"] == asked
-        why = scene.rows.execute("SELECT reason FROM rollouts_decision ORDER BY seq DESC LIMIT 1")
-        assert why == [("failures",)]
+        assert await verdict(scene, module_database.environment, send, 30.0) == "latency"
