@@ -7,7 +7,8 @@ their names say, each as one more guard on top of the statistics:
     healthyChecksToAdvance      healthy windows in a row before a step (then always as many)
     unhealthyChecksToRollback   unhealthy windows in a row before a rollback
     minimumRequests             canary requests before any decision at a step
-    latencyToleranceFactor      promotion must exclude "slower by this factor"
+    latencyToleranceFactor      slower by up to this factor is no reason to roll back, and
+                                promotion must exclude more
     errorRateToleranceFactor    the canary's observed failures, at most this times the baseline's
     maxDurationMs               the whole rollout; then it is inconclusive, never promoted
 """
@@ -63,7 +64,8 @@ FIELDS = (
           default=1, whole=True),
     Field(name="minimumRequests", help="canary requests before any decision at a step",
           default=0, whole=True),
-    Field(name="latencyToleranceFactor", help="promotion must exclude slower by this factor"),
+    Field(name="latencyToleranceFactor",
+          help="slower by up to this is tolerated, and promotion must exclude more"),
     Field(name="errorRateToleranceFactor", help="observed failures, times the baseline's"),
     Field(name="maxDurationMs", help="the whole rollout, then inconclusive", unit="ms"),
 )  # fmt: skip
@@ -128,10 +130,8 @@ def read_policy(given: object = None, *, slo_ms: float | None = None) -> Policy:
     if (factor := written.get("latencyToleranceFactor")) is not None:
         require_range("latencyToleranceFactor", factor, 1.01, 6.0)
         written["nonInferiorityPercent"] = round((factor - 1.0) * 100.0, 6)
-        if "toleratedSlowdownPercent" not in given:
-            written["toleratedSlowdownPercent"] = min(
-                written["toleratedSlowdownPercent"], written["nonInferiorityPercent"] / 2.0
-            )
+        if given.get("toleratedSlowdownPercent") is None:
+            written["toleratedSlowdownPercent"] = written["nonInferiorityPercent"]
     return Policy(interval_s=interval_s, rules=_rules(written, given, interval_s), written=written)
 
 

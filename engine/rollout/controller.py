@@ -136,7 +136,8 @@ def _forward(
 ) -> tuple[JudgeState, Verdict]:
     """Healthy: take the next step, or earn promotion."""
     reason = Reason.HEALTHY
-    text = f"{state.healthy} healthy windows at {policy.steps[state.step]:.0%}"
+    plural = "" if state.healthy == 1 else "s"
+    text = f"{state.healthy} healthy window{plural} at {policy.steps[state.step]:.0%}"
     if state.step == policy.judged_step:
         needed = -log(policy.promotion_alpha)
         shown = weights.promotion.log_e

@@ -69,11 +69,11 @@ class RolloutPolicy:
             require_range(name, getattr(self, name), 1e-6, 0.5)
         require_range("tolerated_slowdown_ratio", self.tolerated_slowdown_ratio, 0.0, 5.0)
         require_range("non_inferiority_ratio", self.non_inferiority_ratio, 0.01, 5.0)
-        if self.non_inferiority_ratio <= self.tolerated_slowdown_ratio:
+        if self.non_inferiority_ratio < self.tolerated_slowdown_ratio:
             raise InvalidInput(
                 "non_inferiority_ratio",
                 self.non_inferiority_ratio,
-                f"must be above tolerated_slowdown_ratio ({self.tolerated_slowdown_ratio:g})",
+                f"must not be below tolerated_slowdown_ratio ({self.tolerated_slowdown_ratio:g})",
             )
         require_range("failure_allowance_ratio", self.failure_allowance_ratio, 0.0, 1.0)
         require_range("miss_allowance_ratio", self.miss_allowance_ratio, 0.0, 1.0)

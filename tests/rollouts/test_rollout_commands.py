@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from rollouts.api.serializers.rollouts import active_documents
 from rollouts.models import Rollout
 from tests.rollouts.scene import fleet, history, run, split_of, start
 
@@ -36,6 +37,14 @@ def test_a_rollout_is_started_looked_at_and_aborted() -> None:
     assert split_of() == ("v1", None, 0.0)
     with pytest.raises(CommandError, match="is aborted"):
         command("rollout", "promote", "m", "--reason", "after all")
+
+
+def test_what_the_command_line_shows_as_json_is_what_the_api_answers() -> None:
+    fleet()
+    started = as_json("rollout", "start", "m", "v2", "--reason", "why not")
+    assert started == as_json("rollout", "status", "m") == as_json("rollout", "status")[0]
+    assert {"phase", "step", "percent", "streaks", "evidence", "nextEvaluationAt"} <= set(started)
+    assert [started] == json.loads(json.dumps(active_documents(), default=str))
 
 
 def test_nothing_under_way_says_how_to_start() -> None:

@@ -172,6 +172,20 @@ def test_the_fields_of_older_systems_mean_what_they_say() -> None:
     assert "lasted 10 windows" in rollout.decisions.first().text
 
 
+def test_a_version_slower_within_the_latency_tolerance_factor_is_promoted() -> None:
+    fleet()
+    history()
+    rollout = start(policy=POLICY | {"latencyToleranceFactor": 1.6})
+    assert run(rollout, slowdown=0.2)[-1] == "promote"
+
+
+def test_a_version_slower_than_the_latency_tolerance_factor_is_rolled_back() -> None:
+    fleet()
+    history()
+    rollout = start(policy=POLICY | {"latencyToleranceFactor": 1.1})
+    assert run(rollout, slowdown=0.6)[-1] == "rollback:latency"
+
+
 def test_a_rollout_of_a_model_nobody_knows_is_refused() -> None:
     with pytest.raises(UnknownName):
         services.abort("nothing", actor="ada", reason="x")

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from fleet.api.fields import FiniteFloat, StrictBoolean, StrictSerializer, StrictText, name_field
-from rollouts.selectors import active_rollouts
+from rollouts.selectors import Status, active_rollouts
 
 
 class RolloutStartSerializer(StrictSerializer):
@@ -14,7 +14,7 @@ class RolloutStartSerializer(StrictSerializer):
     policy = serializers.DictField(
         required=False,
         default=dict,
-        help_text="steps, intervalS, sloMs, ...; see docs/reference/policy.md. All optional.",
+        help_text="steps, intervalS, sloMs, ...: docs/reference/rollout-policy.md. All optional.",
     )
     shadow = StrictBoolean(
         required=False, default=False, help_text="copy the share, throw the answers away"
@@ -65,9 +65,14 @@ class RolloutSerializer(StrictSerializer):
         return {"healthy": status.healthy, "unhealthy": status.unhealthy}
 
 
+def document_of(status: Status) -> dict[str, Any]:
+    """A rollout as the control API and the command line's `--json` show it."""
+    return dict(RolloutSerializer(status).data)
+
+
 def active_documents() -> list[dict[str, Any]]:
     """Every rollout under way, for `GET /v1/control/state`."""
-    return [dict(RolloutSerializer(status).data) for status in active_rollouts()]
+    return [document_of(status) for status in active_rollouts()]
 
 
 class DecisionSerializer(StrictSerializer):

@@ -3,7 +3,6 @@
 import json
 import socket
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from engine.rollout.verdict import Phase
 from fleet.management.command import FleetCommand, actor
 from fleet.models import Model
 from rollouts import selectors, services
+from rollouts.api.serializers.rollouts import document_of
 from rollouts.audit import origin
 from rollouts.models import Rollout
 from rollouts.policy import FIELDS
@@ -82,6 +82,9 @@ class Command(FleetCommand):
             return
         found = selectors.recent_rollouts(200, model=model)
         shown = [status for status in found if status.active or options["all"]]
+        if self.as_json:
+            self.print_json([document_of(status) for status in shown])
+            return
         self.show(
             [_line(status) for status in shown],
             empty="no rollout is under way: `manage.py rollout start MODEL VERSION --reason WHY`",
@@ -146,7 +149,10 @@ class Command(FleetCommand):
 
     def _say_status(self, rollout: Rollout) -> None:
         status = selectors.status_of(rollout)
-        self.show_one(asdict(status) if self.as_json else _line(status) | _more(status))
+        if self.as_json:
+            self.print_json(document_of(status))  # what the control API answers
+        else:
+            self.show_one(_line(status) | _more(status))
 
     def _say_decision(self, decision: dict[str, Any]) -> None:
         if self.as_json:
