@@ -82,7 +82,7 @@ class Publisher:
                 await self._channel_layer().group_send(wire.GROUP, dict(envelope))
         except Exception as error:
             self.failed += 1
-            self.last_error = f"{type(error).__name__}: {error}"
+            self.last_error = f"{type(error).__name__}: {error}".removesuffix(": ")
         else:
             self.sent += 1
             self.last_error = None

@@ -19,7 +19,7 @@ LINE_EVERY_S = 10.0
 
 def traffic_line(traffic: Traffic | None) -> str:
     if traffic is None:
-        return "no load (--no-load)"
+        return "no load"
     tally = traffic.tally
     if not tally.offered:
         return "waiting for the first answers"

@@ -109,7 +109,8 @@ class Command(FleetCommand):
                 gateway_url=ports.gateway_url,
                 replicas={replica.id for replica in words.replicas if replica.is_local},
             )
-            traffic = None if no_load else Traffic(words, ports.gateway_url, seeded.keys)
+            wanted = words.load and not no_load
+            traffic = Traffic(words, ports.gateway_url, seeded.keys) if wanted else None
             return asyncio.run(
                 self._supervise(supervisor, traffic, words, seeded, ports, run_for, began_s)
             )
