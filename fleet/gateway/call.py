@@ -82,7 +82,7 @@ class Call:
 
     def fail(self, problem: Problem) -> None:
         """Answer with the envelope of the protocol that was spoken."""
-        shape = openai.envelope if self.path in openai.PATHS else envelope
+        shape = openai.envelope if openai.speaks(self.path) else envelope
         status, body, headers = shape(problem, self.request_id)
         self.answer(status, body, headers)
 

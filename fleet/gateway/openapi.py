@@ -55,20 +55,24 @@ def document() -> dict[str, Any]:
                     "quote", "Would this be served in time now?", body=quote, answer=_anything()
                 )
             },
-            "/v1/models": {"get": _operation("models", "The models.", answer=_anything())},
+            "/v1/models": {
+                "get": _operation("models", "The models.", answer=_anything(), error=_openai())
+            },
+            "/v1/models/{model}": {
+                "get": _operation(
+                    "model",
+                    "One model.",
+                    answer=_anything(),
+                    parameters=[_in_path("model")],
+                    error=_openai(),
+                )
+            },
             "/v1/requests/{id}/explain": {
                 "get": _operation(
                     "explain",
                     "Every decision made about a recent request.",
                     answer=_anything(),
-                    parameters=[
-                        {
-                            "name": "id",
-                            "in": "path",
-                            "required": True,
-                            "schema": {"type": "string", "minLength": 1},
-                        }
-                    ],
+                    parameters=[_in_path("id")],
                 )
             },
             "/healthz": {"get": _open("healthz", "Alive.", {200})},
@@ -84,6 +88,7 @@ def _operation(
     answer: dict[str, Any],
     body: dict[str, Any] | None = None,
     parameters: list[dict[str, Any]] | None = None,
+    error: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": name,
@@ -91,7 +96,7 @@ def _operation(
         "responses": {
             "200": {"description": "Done.", "content": _json(answer)},
             **{
-                str(status): {"description": _TAGS[status], "content": _json(_envelope())}
+                str(status): {"description": _TAGS[status], "content": _json(error or _envelope())}
                 for status in sorted(set(STATUS.values()) & set(_TAGS))
             },
         },
@@ -125,3 +130,14 @@ def _anything() -> dict[str, Any]:
 
 def _envelope() -> dict[str, Any]:
     return {"$ref": _REF.format(name="ErrorEnvelope")}
+
+
+def _openai() -> dict[str, Any]:
+    """OpenAI's own envelope, of the paths that its clients call."""
+    inside = {"type": "object", "required": ["message", "type", "code", "request_id"]}
+    return {"type": "object", "required": ["error"], "properties": {"error": inside}}
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    schema = {"type": "string", "minLength": 1}
+    return {"name": name, "in": "path", "required": True, "schema": schema}

@@ -20,6 +20,7 @@ class Route:
     methods: dict[str, Begin]
     media: bytes | None = b"application/json"  # what a POST must carry; None: anything
     hot: bool = False
+    deep: bool = False  # the `{name}` may hold slashes, as names of models do
 
 
 class RoutingTable:
@@ -36,6 +37,7 @@ class RoutingTable:
         begin: Begin,
         *,
         hot: bool = False,
+        deep: bool = False,
         media: bytes | None = b"application/json",
     ) -> None:
         """Let `begin` answer `method path`."""
@@ -47,7 +49,7 @@ class RoutingTable:
                 if (prefix, suffix) == (before, after):
                     route = known
             if route is None:
-                route = Route(path, {}, media, hot)
+                route = Route(path, {}, media, hot, deep)
                 self._patterned.append((before, after, route))
         elif route is None:
             route = self._exact[path] = Route(path, {}, media, hot)
@@ -86,7 +88,8 @@ class RoutingTable:
     def _match(self, path: str) -> Route | None:
         for before, after, route in self._patterned:
             inside = path[len(before) : len(path) - len(after)]
-            if path.startswith(before) and path.endswith(after) and inside and "/" not in inside:
+            fits = path.startswith(before) and path.endswith(after) and inside
+            if fits and (route.deep or "/" not in inside):
                 return route
         return None
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import struct
 from typing import Any
 
@@ -109,6 +110,25 @@ async def test_embeddings_come_as_floats_and_as_base64(
 async def test_models_are_listed(scene: Scene) -> None:
     models = await scene.client.models.list()
     assert scene.model in [model.id for model in models.data]
+
+
+async def test_one_model_is_retrieved_by_its_name_slashes_and_all(scene: Scene) -> None:
+    scene.rows.model("meta/tiny-1b:q8")
+    found = await scene.client.models.retrieve(scene.model)
+    assert (found.id, found.object) == (scene.model, "model")
+
+    async def known() -> bool:
+        with contextlib.suppress(openai.NotFoundError):
+            return (await scene.client.models.retrieve("meta/tiny-1b:q8")).id == "meta/tiny-1b:q8"
+        return False
+
+    await until(known, 10.0, "the new model")
+    with pytest.raises(openai.NotFoundError) as missing:
+        await scene.client.models.retrieve("nope")
+    assert missing.value.code == "model_not_found"
+    with pytest.raises(openai.AuthenticationError) as bad_key:
+        await scene.client.with_options(api_key="hk_wrong").models.list()
+    assert bad_key.value.code == "invalid_api_key"
 
 
 async def test_a_bad_key_an_unknown_model_and_a_bad_body_raise_what_openai_raises(

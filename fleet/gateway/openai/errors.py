@@ -13,13 +13,14 @@ import msgspec
 
 from fleet.gateway.errors import Headers, Problem
 
-PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
+_PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"})
 
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    405: "invalid_request_error",
     409: "conflict_error",
     413: "invalid_request_error",
     415: "invalid_request_error",
@@ -27,6 +28,11 @@ _TYPES = {
     429: "rate_limit_error",
 }
 _CODES = {"unauthorized": "invalid_api_key", "quota_exceeded": "rate_limit_exceeded"}
+
+
+def speaks(path: str) -> bool:
+    """Whether clients of this path expect OpenAI's envelope."""
+    return path in _PATHS or path.startswith("/v1/models/")
 
 
 def error_body(problem: Problem, request_id: str) -> dict[str, Any]:
