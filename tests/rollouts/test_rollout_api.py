@@ -1,11 +1,14 @@
 """The control API of rollouts: who may, what is refused, what it says."""
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import Group, User
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from fleet.models import Replica
-from rollouts.models import AuditEvent
+from rollouts.models import AuditEvent, Rollout
 from tests.rollouts.scene import POLICY, fleet, history, run, split_of, start
 
 pytestmark = pytest.mark.django_db
@@ -63,8 +66,30 @@ def test_a_viewer_looks_and_moves_nothing(operator: APIClient) -> None:
     operator.post(ROLLOUTS, START_BODY)
     assert viewer.get(ROLLOUTS).json()["count"] == 1
     assert viewer.get(f"{ROLLOUTS}/m/history").status_code == 200
-    assert viewer.post(f"{ROLLOUTS}/m/abort", {"reason": "x"}).status_code == 403
+    for act in ("promote", "abort", "pause", "resume"):
+        assert viewer.post(f"{ROLLOUTS}/m/{act}", {"reason": "x"}).status_code == 403, act
     assert split_of() == ("v1", "v2", 5.0)
+    assert Rollout.objects.get().phase == "progressing"
+
+
+@pytest.mark.parametrize("act", ["promote", "abort", "pause", "resume"])
+def test_every_act_of_an_operator_needs_a_reason(operator: APIClient, act: str) -> None:
+    operator.post(ROLLOUTS, START_BODY)
+    for body in ({}, {"reason": ""}, {"reason": "  "}):
+        refused = operator.post(f"{ROLLOUTS}/m/{act}", body)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["details"]["field"] == "reason"
+    assert split_of() == ("v1", "v2", 5.0)
+
+
+def test_a_dead_worker_is_said_by_the_api_and_the_split_holds(operator: APIClient) -> None:
+    operator.post(ROLLOUTS, START_BODY)
+    assert operator.get(f"{ROLLOUTS}/m").json()["overdueS"] is None
+    Rollout.objects.update(due_at=timezone.now() - timedelta(minutes=5))
+    assert operator.get(f"{ROLLOUTS}/m").json()["overdueS"] >= 300
+    assert split_of() == ("v1", "v2", 5.0)
+    assert operator.post(f"{ROLLOUTS}/m/abort", {"reason": "no worker"}).status_code == 200
+    assert split_of() == ("v1", None, 0.0)
 
 
 def test_without_a_session_nothing_is_shown() -> None:

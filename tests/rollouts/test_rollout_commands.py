@@ -47,6 +47,12 @@ def test_what_the_command_line_shows_as_json_is_what_the_api_answers() -> None:
     assert [started] == json.loads(json.dumps(active_documents(), default=str))
 
 
+def test_a_dead_worker_is_said_by_the_command_line() -> None:
+    fleet()
+    start()  # its first window was due long ago
+    assert "does a Celery worker run?" in command("rollout", "status", "m")
+
+
 def test_nothing_under_way_says_how_to_start() -> None:
     assert "rollout start MODEL VERSION" in command("rollout", "status")
 

@@ -3,6 +3,7 @@
 import threading
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -205,6 +206,12 @@ def test_a_worker_that_is_gone_is_noticed_and_nothing_moves(rollout: Rollout) ->
     assert soon.overdue_s is None
     assert late.overdue_s == pytest.approx(30.0)
     assert split_of() == ("v1", "v2", 5.0)
+
+
+def test_a_tick_that_waits_in_the_queue_dies_before_many_have_piled_up(settings: Any) -> None:
+    for name, entry in settings.CELERY_BEAT_SCHEDULE.items():
+        assert 0 < entry["options"]["expires"] <= 2 * entry["schedule"], name
+    assert settings.CELERY_BEAT_SCHEDULE["judge rollouts"]["schedule"] == 2.0
 
 
 def test_the_tick_says_that_it_lives(rollout: Rollout) -> None:
