@@ -7,6 +7,10 @@ loop), a batch of one sent to the first of them costs all the others a whole run
 
     wait  when  (clients expected back) x (run of the batch)  >  (entries waiting) x (time left)
 
+where the time left is until they should be back, or, once they are late, until they are given
+up. The wait ends with the last of them, so it is rarely longer than it has to be. Counting the
+time until they are given up from the beginning (their delay and three deviations, a millisecond
+at least) let half a batch leave without the other half where a run takes a millisecond.
 How many come back, and how fast, is learned: arrivals within `_HORIZON_MS` of a finished
 batch are counted against its answers, less the arrivals that come anyway (measured in quiet
 moments). In open loop that ratio is about 0 and nothing ever waits.
@@ -108,7 +112,9 @@ class Patience:
         until_ms = min(self._open[-1].at_ms + horizon_ms, latest_ms)
         if until_ms <= now_ms:
             return None
-        worth_it = max(waiting * (until_ms - now_ms) / run_ms, _LEAST_RETURNS)
+        back_ms = self._open[-1].at_ms + self._delay_ms + self._spread_ms
+        left_ms = (back_ms if now_ms < back_ms < until_ms else until_ms) - now_ms
+        worth_it = max(waiting * left_ms / run_ms, _LEAST_RETURNS)
         expected = 0.0
         for finish in reversed(self._open):
             if finish.at_ms + horizon_ms <= now_ms:

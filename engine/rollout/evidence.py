@@ -65,7 +65,7 @@ class WindowRecord:
     sessions: float | None = None
 
 
-class _Cell:
+class Cell:
     """One arm in the open window."""
 
     __slots__ = (
@@ -97,6 +97,24 @@ class _Cell:
         self.latency: list[float] = []
         self.sessions: set[int] = set()
 
+    def answer(
+        self,
+        execution_ratio: float | None,
+        latency_ms: float,
+        in_time: bool,
+        prompt_tokens: int,
+        completion_tokens: int,
+    ) -> None:
+        """An answer came. Too late is a miss as well."""
+        self.served += 1
+        if not in_time:
+            self.misses += 1
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        if execution_ratio is not None:
+            self.execution.append(execution_ratio)
+        self.latency.append(latency_ms)
+
 
 class EvidenceBook:
     """The open window of one gateway, and the closed ones that nobody has collected yet."""
@@ -106,12 +124,12 @@ class EvidenceBook:
     def __init__(self, window_ms: float, now_ms: float = 0.0) -> None:
         self.window_ms = require_range("window_ms", window_ms, 1.0, unit="ms")
         self._closed: list[WindowRecord] = []
-        self._cells: dict[tuple[str, str, Arm], _Cell] = {}
+        self._cells: dict[tuple[str, str, Arm], Cell] = {}
         self._open(now_ms)
 
     def arrived(self, model: str, version: str, arm: Arm, point: float, now_ms: float) -> None:
         """The splitter sent a session's request here; `point` is what `assign` returned."""
-        cell = self._cell(model, version, arm, now_ms)
+        cell = self.cell(model, version, arm, now_ms)
         cell.assigned += 1
         cell.sessions.add(int(point * 9007199254740992.0) % SESSION_SLOTS)
 
@@ -129,33 +147,27 @@ class EvidenceBook:
         now_ms: float,
     ) -> None:
         """An answer came. Too late is a miss as well."""
-        if now_ms >= self._end_ms:
-            self._roll(now_ms)
-        cell = self._cells.get((model, version, arm))
-        if cell is None:
-            cell = self._cells[(model, version, arm)] = _Cell()
-        cell.served += 1
-        if not in_time:
-            cell.misses += 1
-        cell.prompt_tokens += prompt_tokens
-        cell.completion_tokens += completion_tokens
-        if execution_ms is not None and predicted_ms > 0.0:
-            cell.execution.append(execution_ms / predicted_ms)
-        cell.latency.append(latency_ms)
+        self.cell(model, version, arm, now_ms).answer(
+            execution_ratio(execution_ms, predicted_ms),
+            latency_ms,
+            in_time,
+            prompt_tokens,
+            completion_tokens,
+        )
 
     def fault(self, model: str, version: str, arm: Arm, now_ms: float, n: int = 1) -> None:
         """The replica failed `n` members."""
-        self._cell(model, version, arm, now_ms).faults += n
+        self.cell(model, version, arm, now_ms).faults += n
 
     def miss(self, model: str, version: str, arm: Arm, now_ms: float) -> None:
         """Time ran out while it was running, and there is no answer."""
-        self._cell(model, version, arm, now_ms).misses += 1
+        self.cell(model, version, arm, now_ms).misses += 1
 
     def shed(
         self, model: str, version: str, arm: Arm, code: RefusalCode | str, now_ms: float
     ) -> None:
         """Turned away after its arm was chosen. An invalid request is the client's doing."""
-        cell = self._cell(model, version, arm, now_ms)
+        cell = self.cell(model, version, arm, now_ms)
         if code == RefusalCode.INVALID_REQUEST:
             cell.client_errors += 1
         else:
@@ -165,11 +177,11 @@ class EvidenceBook:
 
     def client_error(self, model: str, version: str, arm: Arm, now_ms: float) -> None:
         """The upstream found fault with the request itself."""
-        self._cell(model, version, arm, now_ms).client_errors += 1
+        self.cell(model, version, arm, now_ms).client_errors += 1
 
     def cancelled(self, model: str, version: str, arm: Arm, now_ms: float) -> None:
         """The client left."""
-        self._cell(model, version, arm, now_ms).cancelled += 1
+        self.cell(model, version, arm, now_ms).cancelled += 1
 
     def batch(
         self,
@@ -181,7 +193,7 @@ class EvidenceBook:
         busy_ms: float = 0.0,
     ) -> None:
         """A batch of `items` ended after `busy_ms` of device time."""
-        cell = self._cell(model, version, arm, now_ms)
+        cell = self.cell(model, version, arm, now_ms)
         cell.batches += 1
         cell.items += items
         cell.busy_ms += busy_ms
@@ -194,13 +206,14 @@ class EvidenceBook:
         self._closed = []
         return closed
 
-    def _cell(self, model: str, version: str, arm: Arm, now_ms: float) -> _Cell:
+    def cell(self, model: str, version: str, arm: Arm, now_ms: float) -> Cell:
+        """Where the open window counts this arm. Not to be kept: the window closes."""
         if now_ms >= self._end_ms:
             self._roll(now_ms)
         key = (model, version, arm)
         cell = self._cells.get(key)
         if cell is None:
-            cell = self._cells[key] = _Cell()
+            cell = self._cells[key] = Cell()
         return cell
 
     def _open(self, now_ms: float) -> None:
@@ -237,6 +250,11 @@ class EvidenceBook:
             )
         self._cells = {}
         self._open(now_ms)
+
+
+def execution_ratio(execution_ms: float | None, predicted_ms: float) -> float | None:
+    """What is recorded of a timing; None where there is none, or nothing to measure it by."""
+    return None if execution_ms is None or predicted_ms <= 0.0 else execution_ms / predicted_ms
 
 
 def _distinct(occupied: int) -> float:

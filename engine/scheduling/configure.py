@@ -26,11 +26,14 @@ from engine.types import Arm, FleetSnapshot, ModelSpec, SplitSpec
 
 
 def apply(state: State, snapshot: FleetSnapshot) -> None:
-    """Make `snapshot` the configuration. O(models + replicas + tenants)."""
+    """Make `snapshot` the configuration. O(models + replicas + tenants seen), or the last alone
+    where nothing else changed: taking over 300 replicas anew would hold up requests for 3 ms."""
     now_ms = state.clock.now_ms()
     before = state.snapshot
     state.snapshot = snapshot
     state.gate.set_tenants(snapshot.tenants, now_ms)
+    if snapshot.replicas == before.replicas and snapshot.models == before.models:
+        return
     state.gate.set_models(snapshot.models, now_ms)
     by_pool: dict[PoolKey, list[ReplicaState]] = {}
     replicas: dict[str, ReplicaState] = {}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from engine.actions import LeaseReport
 from engine.outcomes import Outcome
+from engine.rollout.evidence import execution_ratio
 from engine.scheduling.attempt import Attempt
 from engine.scheduling.state import State
 from engine.scheduling.ticket import DONE
+from engine.types import Arm
 
 
 def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) -> None:
@@ -34,26 +36,27 @@ def judge(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) ->
         slowness = yardstick.yardstick(spec).slowness(prompt, first_ms, elapsed_ms, tokens)
         if slowness is not None:
             execution_ms, predicted_ms = slowness, 1.0
-    warm = replica_is_warm(state, attempt)
+    ratio = None
+    if replica_is_warm(state, attempt):
+        ratio = execution_ratio(execution_ms, predicted_ms)
     items = report.items
     evidence = state.evidence
+    arm: Arm | None = None
     for index, member in enumerate(attempt.members):
-        if not member.judged or member.state == DONE:
+        if member.state == DONE or not member.judged:
             continue
-        outcome = report.outcome if items is None else items[index].outcome
+        own = None if items is None else items[index]
+        outcome = report.outcome if own is None else own.outcome
         if outcome is Outcome.SUCCESS:
-            own = None if items is None else items[index]
-            evidence.served(
-                pool.model,
-                pool.version,
-                member.arm,
-                execution_ms if warm else None,
-                predicted_ms,
+            if member.arm is not arm:  # members of a batch are of one arm, but for a shadow
+                arm = member.arm
+                cell = evidence.cell(pool.model, pool.version, arm, now_ms)
+            cell.answer(
+                ratio,
                 now_ms - member.arrived_ms,
                 now_ms <= member.request.deadline_ms,
                 0 if own is None else own.prompt_tokens,
                 0 if own is None else own.completion_tokens,
-                now_ms,
             )
         elif outcome is Outcome.FAULT:
             evidence.fault(pool.model, pool.version, member.arm, now_ms)

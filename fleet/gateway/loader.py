@@ -2,7 +2,8 @@
 
 Rows become Python objects 256 at a time with a turn of the event loop in between, so that
 ten thousand tenants stall no request; `snapshot.build` and the comparison with what is in
-force run in a thread. The ORM is not involved: this runs inside the data plane's loop.
+force run in a thread, in slices too: whoever holds the interpreter's lock holds up the loop.
+The ORM is not involved: this runs inside the data plane's loop.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import Any
 from psycopg import AsyncConnection, IsolationLevel
 
 from fleet.gateway.snapshot import (
+    SLICE,
     KeyRow,
     ModelRow,
     ReplicaRow,
@@ -21,9 +23,11 @@ from fleet.gateway.snapshot import (
     TenantRow,
     VersionRow,
     build,
+    equal,
 )
 
-SLICE = 256
+REPLICA_SLICE = 32  # their rows are wide, with JSON in them: 12 us each
+_LOADED = ReplicaRow.__struct_fields__.index("loaded_models")
 
 _REVISION = "SELECT last_value, extract(epoch FROM now())::float8 FROM fleet_config_revision"
 _MODELS = "SELECT name, strategy, slo_ms, extract(epoch FROM created_at)::float8 FROM fleet_model"
@@ -77,7 +81,7 @@ async def read(connection: AsyncConnection[Any]) -> Rows:
             models=await _all(connection, _MODELS, lambda row: ModelRow(*row)),
             versions=await _all(connection, _VERSIONS, lambda row: VersionRow(*row)),
             splits=await _all(connection, _SPLITS, lambda row: SplitRow(*row)),
-            replicas=await _all(connection, _REPLICAS, _replica_row),
+            replicas=await _all(connection, _REPLICAS, _replica_row, REPLICA_SLICE),
             tenants=await _all(connection, _TENANTS, lambda row: TenantRow(*row)),
             keys=await _all(connection, _KEYS, lambda row: KeyRow(*row)),
             operators=await _all(connection, _OPERATORS, lambda row: str(row[0])),
@@ -103,25 +107,25 @@ def same(left: Rows, right: Rows) -> bool:
         and left.versions == right.versions
         and left.splits == right.splits
         and left.replicas == right.replicas
-        and left.tenants == right.tenants
-        and left.keys == right.keys
+        and equal(left.tenants, right.tenants)
+        and equal(left.keys, right.keys)
         and left.operators == right.operators
     )
 
 
 async def _all[T](
-    connection: AsyncConnection[Any], query: str, make: Callable[[Any], T]
+    connection: AsyncConnection[Any], query: str, make: Callable[[Any], T], size: int = SLICE
 ) -> list[T]:
     rows: list[T] = []
     async with connection.cursor() as cursor:
         await cursor.execute(query)
-        while part := await cursor.fetchmany(SLICE):
+        while part := await cursor.fetchmany(size):
             rows.extend(make(row) for row in part)
             await asyncio.sleep(0)
     return rows
 
 
 def _replica_row(row: Any) -> ReplicaRow:
-    values = dict(zip(ReplicaRow.__struct_fields__, row, strict=True))
-    values["loaded_models"] = tuple(sorted(map(str, values["loaded_models"] or ())))
-    return ReplicaRow(**values)
+    values = list(row)
+    values[_LOADED] = tuple(sorted(map(str, values[_LOADED] or ())))
+    return ReplicaRow(*values)

@@ -82,9 +82,9 @@ class Process:
         self.driver.cancel(request.request_id)
         self.count_refused(request, "cancelled")
 
-    def count_served(self, request: Request, prompt: int, completion: int) -> None:
+    def count_served(self, request: Request, prompt: int, completion: int, at_ms: float) -> None:
         """`request` was answered."""
-        self.usage.served(request.tenant, request.model, prompt, completion, self.clock.now_ms())
+        self.usage.served(request.tenant, request.model, prompt, completion, at_ms)
 
     def count_spent(self, request: Request, prompt: int, completion: int) -> None:
         """`request` ended early, having used these tokens."""

@@ -8,15 +8,19 @@ comes from it is marked stale until Postgres confirms it.
 import contextlib
 import logging
 import os
+import struct
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from fleet.gateway.snapshot import Rows, Snapshot, build
+from fleet.gateway.snapshot import SLICE, Rows, Snapshot, build
 
 log = logging.getLogger("halcyon.gateway")
 _decoder = msgspec.msgpack.Decoder(Rows)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def save(path: Path, rows: Rows) -> None:
@@ -26,7 +30,8 @@ def save(path: Path, rows: Rows) -> None:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.msgpack.encode(rows))
+                for part in encoded(rows):
+                    file.write(part)
             os.replace(name, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -34,6 +39,22 @@ def save(path: Path, rows: Rows) -> None:
             raise
     except OSError as error:
         log.warning("cannot keep the configuration in %s: %s", path, error)
+
+
+def encoded(rows: Rows) -> Iterator[bytes]:
+    """`rows` in MessagePack, in parts: encoding twenty thousand rows at once would hold the
+    interpreter's lock, and with it the event loop, for longer than a request should wait."""
+    fields = Rows.__struct_fields__
+    yield bytes([0x80 | len(fields)])  # a map of up to 15 fields
+    for field in fields:
+        value: Any = getattr(rows, field)
+        yield _encode(field)
+        if not isinstance(value, list):
+            yield _encode(value)
+            continue
+        yield b"\xdd" + struct.pack(">I", len(value))  # a list of so many
+        for start in range(0, len(value), SLICE):
+            yield b"".join([_encode(row) for row in value[start : start + SLICE]])
 
 
 def restore(path: Path) -> Snapshot | None:

@@ -5,13 +5,16 @@ import random
 from engine.batching.patience import Patience
 
 
-def closed_loop(patience: Patience, *, batches: int = 20, clients: int = 16) -> float:
-    """Batches whose clients all send again within 1 to 4 ms. Returns the time afterwards."""
+def closed_loop(
+    patience: Patience, *, batches: int = 20, clients: int = 16, scale: float = 1.0
+) -> float:
+    """Batches whose clients all send again within 1 to 4 ms, times `scale`. Returns the time
+    afterwards."""
     rng = random.Random(1)
     now_ms = 0.0
     for _ in range(batches):
         patience.finished(clients, now_ms)
-        for delay_ms in sorted(rng.uniform(1.0, 4.0) for _ in range(clients)):
+        for delay_ms in sorted(scale * rng.uniform(1.0, 4.0) for _ in range(clients)):
             patience.arrived(now_ms + delay_ms)
         now_ms += 80.0
     return now_ms
@@ -79,3 +82,14 @@ def test_one_expected_back_is_not_worth_the_time_of_many() -> None:
     now_ms = closed_loop(patience)
     patience.finished(1, now_ms)
     assert patience.wait_until_ms(30, 60.0, float("inf"), now_ms) is None
+
+
+def test_half_a_batch_does_not_leave_a_quick_replica_without_the_other_half() -> None:
+    patience = Patience()
+    now_ms = closed_loop(patience, batches=100, scale=0.1)
+    patience.finished(16, now_ms)
+    for index in range(10):
+        patience.arrived(now_ms + 0.1 + 0.01 * index)
+    assert patience.wait_until_ms(10, 1.2, float("inf"), now_ms + 0.2) is not None
+    late_ms = now_ms + 0.8  # those who are late by now may not come at all
+    assert patience.wait_until_ms(50, 1.2, float("inf"), late_ms) is None

@@ -301,3 +301,15 @@ def test_what_no_batch_can_hold_is_refused_at_once_and_does_not_wait_for_its_dea
     refusal = table.submit(tokens=2001)
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.limit, refusal.used) == ("invalid_request", 2000.0, 2001.0)
+
+
+def test_a_changed_tenant_leaves_the_batch_size_that_a_replica_asked_for() -> None:
+    table = Table([replica("a", max_batch_size=16)])
+    table.scheduler.replica_reported("a", max_batch_size=2)
+    again = snapshot(
+        [replica("a", max_batch_size=16)], tenants=[TenantSpec(tenant="acme", weight=2.0)]
+    )
+    table.scheduler.apply(again)
+    for _ in range(6):
+        table.submit()
+    assert [len(dispatch.requests) for dispatch in table.poll()] == [2]

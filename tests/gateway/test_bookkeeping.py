@@ -3,6 +3,7 @@
 import random
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from engine.rollout.evidence import WindowRecord
@@ -15,6 +16,7 @@ from fleet.gateway.identity import Identity, process_of
 from fleet.gateway.outbox import Outbox
 from fleet.gateway.snapshot import (
     EMPTY,
+    SLICE,
     KeyRow,
     ModelRow,
     ReplicaRow,
@@ -23,6 +25,7 @@ from fleet.gateway.snapshot import (
     TenantRow,
     VersionRow,
     build,
+    equal,
 )
 from fleet.gateway.usage import UsageBook
 
@@ -238,6 +241,27 @@ class TestSnapshot:
         assert path.stat().st_mode & 0o077 == 0
         path.write_bytes(b"\x00 not a snapshot")
         assert snapshot_file.restore(path) is None
+
+    def test_the_file_is_written_in_parts_that_are_one_message(self) -> None:
+        many = rows(
+            tenants=[
+                TenantRow(f"t{n}", 1, 1.0, None, None, 60.5, None, None, True) for n in range(1000)
+            ],
+            keys=[KeyRow(f"{n:064x}", f"t{n}", None, False) for n in range(1000)],
+        )
+        for these in (many, rows(), Rows(revision=3, read_at=4.5)):
+            parts = list(snapshot_file.encoded(these))
+            assert msgspec.msgpack.decode(b"".join(parts), type=Rows) == these
+        parts = [len(part) for part in snapshot_file.encoded(many)]
+        assert max(parts) < sum(parts) / 4  # none of them holds up the loop for long
+
+    @pytest.mark.parametrize("size", [0, 1, SLICE - 1, SLICE, SLICE + 1, 3 * SLICE + 7])
+    def test_rows_are_compared_in_slices_as_they_would_be_whole(self, size: int) -> None:
+        left = list(range(size))
+        assert equal(left, list(left))
+        assert not equal(left, [*left, 1])
+        for place in {0, size // 2, size - 1} if size else ():
+            assert not equal(left, [*left[:place], -1, *left[place + 1 :]])
 
     def test_nothing_is_in_force_before_the_first_one(self) -> None:
         assert EMPTY.stale

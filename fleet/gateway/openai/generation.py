@@ -128,7 +128,8 @@ class Generation:
         result = answer.result
         assert result is not None
         prompt = result.prompt_tokens or request.prompt_tokens
-        process.count_served(request, prompt, result.completion_tokens)
+        at_ms = request.arrived_ms + answer.total_ms
+        process.count_served(request, prompt, result.completion_tokens, at_ms)
         if self.opened_stream:
             call.close()
             return
