@@ -34,6 +34,7 @@ STATUS: Mapping[str, int] = {
     "not_found": 404,
     "method_not_allowed": 405,
     "request_timeout": 408,
+    "idempotency_conflict": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "internal_error": 500,

@@ -14,14 +14,17 @@ _TAGS = {
     403: "This key may not do that.",
     404: "No such model, path or request.",
     408: "The body did not arrive in time.",
+    409: "This `Idempotency-Key` came with another body.",
     413: "The body is over the limit.",
     415: "The body must be application/json.",
+    422: "The model's own server found the request wrong.",
     429: "The tenant's quota is used up until `retryAfterMs`.",
     502: "The replicas that tried failed.",
     503: "Refused now: overloaded, queue full, no capacity, or the deadline cannot be met.",
     504: "The deadline passed.",
     500: "A bug of ours.",
 }
+INFER_ONLY = frozenset({409, 422})
 
 
 def document() -> dict[str, Any]:
@@ -47,7 +50,17 @@ def document() -> dict[str, Any]:
         "paths": {
             "/v1/infer": {
                 "post": _operation(
-                    "infer", "Run a model within a deadline.", body=infer, answer=answer
+                    "infer",
+                    "Run a model within a deadline.",
+                    body=infer,
+                    answer=answer,
+                    parameters=[
+                        _header("Idempotency-Key", "The same key and body are run once.", 255),
+                        _header(
+                            "X-Halcyon-Version", "Which version, for keys that may choose.", 128
+                        ),
+                    ],
+                    also=INFER_ONLY,
                 )
             },
             "/v1/quote": {
@@ -89,6 +102,7 @@ def _operation(
     body: dict[str, Any] | None = None,
     parameters: list[dict[str, Any]] | None = None,
     error: dict[str, Any] | None = None,
+    also: frozenset[int] = frozenset(),
 ) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": name,
@@ -97,7 +111,7 @@ def _operation(
             "200": {"description": "Done.", "content": _json(answer)},
             **{
                 str(status): {"description": _TAGS[status], "content": _json(error or _envelope())}
-                for status in sorted(set(STATUS.values()) & set(_TAGS))
+                for status in sorted(set(STATUS.values()) & set(_TAGS) - INFER_ONLY | also)
             },
         },
     }
@@ -117,6 +131,15 @@ def _open(name: str, summary: str, statuses: set[int]) -> dict[str, Any]:
             str(status): {"description": summary, "content": _json(_anything())}
             for status in sorted(statuses)
         },
+    }
+
+
+def _header(name: str, description: str, longest: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "header",
+        "description": description,
+        "schema": {"type": "string", "minLength": 1, "maxLength": longest},
     }
 
 

@@ -53,5 +53,11 @@ async def test_the_data_plane_keeps_its_contract(stack: Stack) -> None:
     document = (await gateway.get("/openapi.json")).json
     assert await asyncio.to_thread(explore, gateway, document) > 50
     assert (await gateway.infer()).status == 200
+    headers = {"x-api-key": gateway.key, "idempotency-key": "one"}
+    for text, status in (("a", 200), ("b", 409)):
+        body = {"model": "m", "input": text}
+        answer = await gateway.request("POST", "/v1/infer", json=body, headers=headers)
+        assert answer.status == status
+        assert str(status) in document["paths"]["/v1/infer"]["post"]["responses"]
     page = (await gateway.get("/metrics")).body.decode()
     assert 'code="500"' not in page

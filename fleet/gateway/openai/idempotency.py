@@ -151,7 +151,6 @@ class IdempotencyStore:
                 raise Problem(
                     "idempotency_conflict",
                     "idempotency-key: was used with another request body: use a new key",
-                    status=409,
                     details={"field": "idempotency-key"},
                 )
             self.replayed += known.settled
