@@ -13,28 +13,18 @@ process of their own (`python -m bench.halcyon_stack`), which ends with its inpu
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
 
 from bench.peers import Process
+from bench.servers import PLENTY, gateway_command, private_servers, wait_until_healthy
 
 MODEL = "tiny"
 KEY = "hk_proxykey_0123456789abcdef0123456789abcdef"
 MAX_CONCURRENCY = 256
-_PLENTY = 2_000_000_000
-_PROBED_S = 15.0
-_GATEWAY = """
-import sys
-from fleet.gateway.main import run
-sys.exit(run(port=int(sys.argv[1]), state_dir=sys.argv[2]))
-"""
 
 
 class HalcyonStack:
@@ -62,7 +52,7 @@ class HalcyonStack:
         """A fresh gateway that has probed every upstream."""
         gateway = Process(
             "halcyon",
-            [sys.executable, "-c", _GATEWAY, str(port), str(folder / f"state-{port}")],
+            gateway_command(port, folder / f"state-{port}"),
             port,
             "/healthz",
             folder,
@@ -70,7 +60,7 @@ class HalcyonStack:
         )
         gateway.key = KEY
         try:
-            _wait_until_probed(gateway, len(self._upstreams))
+            wait_until_healthy(gateway.url, len(self._upstreams), MODEL)
         except BaseException:
             gateway.stop()
             raise
@@ -90,47 +80,12 @@ class HalcyonStack:
         self._out.close()
 
 
-def _wait_until_probed(gateway: Process, count: int) -> None:
-    until = time.monotonic() + _PROBED_S
-    while time.monotonic() < until:
-        try:
-            with urllib.request.urlopen(f"{gateway.url}/v1/control/state", timeout=2.0) as answer:
-                replicas = json.load(answer)["replicas"]
-        except (urllib.error.URLError, OSError):
-            replicas = []
-        if len(replicas) == count and all(r["status"] == "healthy" for r in replicas):
-            return
-        time.sleep(0.1)
-    raise RuntimeError(f"halcyon did not find its {count} upstreams healthy: {gateway.log}")
-
-
 def main(directory: str, *upstreams: str) -> None:
     """Start the servers, seed, say how to reach them, and stop when the input ends."""
-    for name in ("DATABASE_URL", "VALKEY_URL"):
-        os.environ.pop(name, None)
-    ours = {
-        "HALCYON_VAR": directory,
-        "HALCYON_SECRET_KEY": "only-for-a-benchmark",
-        "DJANGO_SETTINGS_MODULE": "halcyon_site.settings",
-        "HALCYON_LOG_LEVEL": "WARNING",
-    }
-    os.environ.update(ours)
-    import django
-
-    from halcyon_site.embedded import EmbeddedServices
-
-    services = EmbeddedServices(Path(directory), durable=False)
-    services.start()
-    try:
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
+    with private_servers(Path(directory)) as environment:
         _seed(upstreams)
-        print(json.dumps(ours), flush=True)
+        print(json.dumps(environment), flush=True)
         sys.stdin.read()
-    finally:
-        services.stop()
 
 
 def _seed(upstreams: Sequence[str]) -> None:
@@ -153,7 +108,7 @@ def _seed(upstreams: Sequence[str]) -> None:
             heartbeat_at=now,
         )
     tenant = Tenant.objects.create(
-        name="bench", requests_per_minute=_PLENTY, tokens_per_minute=_PLENTY
+        name="bench", requests_per_minute=PLENTY, tokens_per_minute=PLENTY
     )
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     ApiKey.objects.create(tenant=tenant, name="bench", prefix="proxykey", digest=digest)

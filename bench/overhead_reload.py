@@ -34,8 +34,9 @@ async def watch(state_dir: str, rounds: int) -> None:
     gateway = Gateway(config)
     await gateway.start()
     gateway.garbage.start()
-    await asyncio.sleep(2.0)
     listener, process = gateway.listener, gateway.process
+    while process.snapshot.stale or len(process.probed) < len(process.snapshot.fleet.replicas):
+        await asyncio.sleep(LOOK_S)  # its first seconds are not a reload's
     print("ready", flush=True)
     for _ in range(rounds):
         revision = process.snapshot.revision
@@ -46,7 +47,6 @@ async def watch(state_dir: str, rounds: int) -> None:
             now_s, now_spent_s = time.monotonic(), time.thread_time()
             wall_s, cpu_s = max(wall_s, now_s - at_s - LOOK_S), max(cpu_s, now_spent_s - spent_s)
             at_s, spent_s = now_s, now_spent_s
-        await asyncio.sleep(0.3)
         print(
             json.dumps(
                 {

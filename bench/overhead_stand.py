@@ -2,7 +2,7 @@
 
     python -m bench.overhead_stand DIRECTORY TENANTS PORT...
 
-prints one line of JSON (the environment of the gateway, a key) when all is ready, obeys the
+prints one line of JSON (the environment of the gateway) when all is ready, obeys the
 words it reads (`touch`: change one tenant; `ports PORT...`: these replicas serve and no others;
 `beside PORT...`: these are registered too, for other models) and stops everything when its
 input ends.
@@ -10,41 +10,22 @@ input ends.
 
 import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from bench.servers import PLENTY, private_servers
+
 MODEL = "bench"
 KEY = "hk_benchkey_0123456789abcdef0123456789abcdef"
-_PLENTY = 2_000_000_000
 
 
 def main(directory: str, tenants: str, *ports: str) -> None:
     """Start, seed, obey, stop."""
-    os.environ["HALCYON_VAR"] = directory
-    os.environ["HALCYON_SECRET_KEY"] = "only-for-a-benchmark"
-    os.environ["DJANGO_SETTINGS_MODULE"] = "halcyon_site.settings"
-    for name in ("DATABASE_URL", "VALKEY_URL"):
-        os.environ.pop(name, None)
-    import django
-
-    from halcyon_site.embedded import EmbeddedServices
-
-    services = EmbeddedServices(Path(directory), durable=False)
-    services.start()
-    try:
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
+    with private_servers(Path(directory)) as environment:
         _seed(int(tenants))
         _replicas(ports)
-        environment = {
-            name: os.environ[name]
-            for name in ("HALCYON_VAR", "HALCYON_SECRET_KEY", "DJANGO_SETTINGS_MODULE")
-        }
-        print(json.dumps({"environment": environment, "key": KEY}), flush=True)
+        print(json.dumps(environment), flush=True)
         for line in sys.stdin:
             word, *rest = line.split()
             if word == "touch":
@@ -54,8 +35,6 @@ def main(directory: str, tenants: str, *ports: str) -> None:
             elif word == "beside":
                 _beside(tuple(rest))
             print("done", flush=True)
-    finally:
-        services.stop()
 
 
 def _seed(tenants: int) -> None:
@@ -65,7 +44,7 @@ def _seed(tenants: int) -> None:
     version = ModelVersion.objects.create(model=model, name="v1")
     TrafficSplit.objects.create(model=model, baseline=version)
     rows = [
-        Tenant(name=f"tenant-{n}", requests_per_minute=_PLENTY, tokens_per_minute=_PLENTY)
+        Tenant(name=f"tenant-{n}", requests_per_minute=PLENTY, tokens_per_minute=PLENTY)
         for n in range(max(tenants, 1))
     ]
     Tenant.objects.bulk_create(rows, batch_size=1000)
