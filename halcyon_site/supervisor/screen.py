@@ -1,6 +1,7 @@
 """What `up` shows: on a terminal a table that lives, elsewhere a line for each change."""
 
 import time
+from contextlib import suppress
 from typing import Any, TextIO
 
 from rich import box
@@ -66,7 +67,10 @@ def welcome(
 
 
 class Screen:
-    """Shows the supervisor's state until closed. `quiet` shows nothing at all."""
+    """Shows the supervisor's state until closed. `quiet` shows nothing at all.
+
+    A terminal that is gone is no reason to leave anything running: what cannot be shown is not.
+    """
 
     def __init__(self, output: TextIO, *, quiet: bool) -> None:
         self._is_terminal = output.isatty()
@@ -76,21 +80,24 @@ class Screen:
         self._last_line_s = 0.0
 
     def say(self, sentence: str) -> None:
-        self.console.print(sentence, markup=False, soft_wrap=True)
+        with suppress(OSError):
+            self.console.print(sentence, markup=False, soft_wrap=True)
 
     def show(self, supervisor: Supervisor, traffic: Traffic | None, *, serving: bool) -> None:
         if self._is_terminal and not self.console.quiet:
-            if self._live is None:
-                self._live = Live(console=self.console, auto_refresh=False, transient=True)
-                self._live.start()
-            self._live.update(self._table(supervisor, traffic), refresh=True)
+            with suppress(OSError):
+                if self._live is None:
+                    self._live = Live(console=self.console, auto_refresh=False, transient=True)
+                    self._live.start()
+                self._live.update(self._table(supervisor, traffic), refresh=True)
         else:
             self._lines(supervisor, traffic, serving)
 
     def close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        live, self._live = self._live, None
+        if live is not None:
+            with suppress(OSError):
+                live.stop()
 
     def _table(self, supervisor: Supervisor, traffic: Traffic | None) -> Group:
         table = Table(box=box.SIMPLE_HEAD)

@@ -2,13 +2,17 @@
 
 import json
 import os
+import pty
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import aiohttp
@@ -85,6 +89,19 @@ class Up:
         self.running.append(process)
         return process
 
+    def start_in_a_terminal(self, *arguments: str) -> tuple[subprocess.Popen[bytes], "Terminal"]:
+        terminal = Terminal()
+        command = [*MANAGE, "up", "--fleet", str(self.fleet), "--port-base", str(self.base)]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            env=self.environment,
+            stdout=terminal.inside,
+            stderr=terminal.inside,
+        )
+        os.close(terminal.inside)
+        self.running.append(process)
+        return process, terminal
+
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Start it and wait for its end: exit code, output, errors."""
         code = self.start(*arguments).wait(240)
@@ -118,6 +135,27 @@ class Up:
                     process.wait()
         for pid in self.children().values():
             with_suppressed_kill(pid)
+
+
+class Terminal:
+    """A terminal that somebody looks at until it is closed."""
+
+    def __init__(self) -> None:
+        self._outside, self.inside = pty.openpty()
+        self._closing = Event()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while not self._closing.is_set():
+                if select.select([self._outside], [], [], 0.1)[0]:
+                    os.read(self._outside, 65536)
+        os.close(self._outside)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._reader.join()
 
 
 def with_suppressed_kill(pid: int) -> None:
@@ -186,13 +224,20 @@ def test_an_up_that_was_killed_leaves_nothing_that_the_next_one_stumbles_over(up
     assert up.children() == {}
 
 
-def test_a_second_up_in_the_same_directory_is_told_of_the_first(up: Up) -> None:
-    first = up.start("--no-load")
+def test_a_second_up_is_told_of_the_first_which_leaves_nothing_when_its_terminal_closes(
+    up: Up,
+) -> None:
+    first, terminal = up.start_in_a_terminal("--no-load")
     until(lambda: (up.var / "up.lock").exists() and (up.var / "up.lock").read_text(), 60, "lock")
     code, _, errors = up.run("--no-load")
     assert code == 1
     assert str(first.pid) in errors
     assert "HALCYON_VAR" in errors
+    until(lambda: any("gateway" in name for name in up.children()), 120, "a gateway that starts")
+    terminal.close()
+    first.send_signal(signal.SIGHUP)  # as the kernel tells whoever it was the terminal of
+    first.wait(120)
+    assert up.children() == {}
 
 
 def test_a_port_in_use_is_named_with_what_to_do(up: Up) -> None:

@@ -28,6 +28,7 @@ from halcyon_site.supervisor.traffic import Traffic
 
 LEAST_SUCCESS = 0.99
 SHOW_EVERY_S = 0.5
+ENDS = (signal.SIGTERM, signal.SIGHUP)  # beside Ctrl-C: told to, or the terminal is gone
 
 
 class Command(FleetCommand):
@@ -69,7 +70,8 @@ class Command(FleetCommand):
             with_postgres=settings.HALCYON_EMBEDDED_POSTGRES,
             with_valkey=settings.HALCYON_EMBEDDED_VALKEY,
         )
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in ENDS:
+            signal.signal(number, _interrupt)
         self.screen = screens.Screen(sys.stdout, quiet=self.as_json)
         try:
             with services.lock():
@@ -129,7 +131,7 @@ class Command(FleetCommand):
         began_s: float,
     ) -> int:
         stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, *ENDS):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         showing = asyncio.create_task(self._show(supervisor, traffic))
         loading: asyncio.Task[None] | None = None
