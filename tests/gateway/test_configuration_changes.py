@@ -83,7 +83,13 @@ async def test_a_replica_that_moves_keeps_its_counters_straight(stack: Stack) ->
     held = [asyncio.create_task(gateway.infer(deadlineMs=30_000)) for _ in range(10)]
     await until(lambda: old.seen.running == 10)
     new = await stack.replica(replica_id="r1", max_batch_size=1, max_concurrency=10)
+    loads: list[int] = []
+    while not all(task.done() for task in held):
+        (view,) = (await gateway.state())["replicas"]
+        loads.append(view["inFlight"])
     assert {answer.status for answer in await asyncio.gather(*held)} == {200}
+    assert min(loads) >= 0
+    assert max(loads) <= 10
 
     async def served_at_the_new_address() -> bool:
         return (await gateway.infer()).status == 200 and new.seen.items > 0

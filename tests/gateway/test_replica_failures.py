@@ -80,8 +80,9 @@ async def test_busy_is_not_a_fault_and_the_next_request_succeeds(stack: Stack) -
     for replica in replicas:
         replica.behave = answers()
     assert (await gateway.infer(deadlineMs=5_000)).status == 200
-    for replica_id in ("r1", "r2"):
-        assert (await breaker(gateway, replica_id))["trips"] == 0
+    for view in (await gateway.state())["replicas"]:
+        assert view["breaker"]["trips"] == 0
+        assert view["backpressure"] >= 1
 
 
 async def test_what_the_replica_says_of_a_request_reaches_its_client(stack: Stack) -> None:
@@ -130,6 +131,21 @@ async def test_a_hanging_replica_loses_nobody_beyond_their_own_deadline(stack: S
     again = await gateway.infer_many(100, 8, deadlineMs=5_000)
     assert statuses(again).get(200, 0) >= 96, statuses(again)
     assert stuck.seen.items - before <= 8
+
+    async def excluded() -> bool:
+        await gateway.infer_many(4, 4, deadlineMs=400)
+        (view,) = [v for v in (await gateway.state())["replicas"] if v["replicaId"] == "r1"]
+        return bool(view["breaker"]["state"] != "closed" and view["why"])
+
+    await until(excluded, 20.0, "the hanging replica left out, and why")
+    stuck.behave = answers(0.01)
+    healed_at = stuck.seen.items
+
+    async def carries_traffic() -> bool:
+        await gateway.infer_many(16, 8, deadlineMs=5_000)
+        return stuck.seen.items > healed_at + 8
+
+    await until(carries_traffic, 60.0, "traffic at the replica that no longer hangs")
 
 
 async def test_a_replica_never_sees_more_than_its_capacity(stack: Stack) -> None:
