@@ -10,26 +10,13 @@ it: a registration that makes the gateway fetch secrets.
 
 import ipaddress
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from engine.errors import InvalidInput
-
-METADATA = {
-    ipaddress.ip_address(ip)
-    for ip in (
-        "fd00:ec2::254",  # AWS
-        "fd20:ce::254",  # Google
-        "168.63.129.16",  # Azure
-        "192.0.0.192",  # Oracle
-        "100.100.100.200",  # Alibaba
-    )
-}
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
-
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+from fleet.forbidden import IPAddress, forbidden
 
 
 def valid_address(address: str, networks: Iterable[str] | None = None) -> str:
@@ -76,14 +63,12 @@ def _resolve(address: str, host: str) -> list[IPAddress]:
 def _require_allowed(
     address: str, ip: IPAddress, allowed: list[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> None:
-    for each in (ip, *_wrapped(ip)):
-        if each.is_link_local or each.is_multicast or each.is_unspecified or each in METADATA:
-            raise InvalidInput(
-                "address",
-                address,
-                f"{each} is link-local, multicast, unspecified or a metadata service: "
-                "never allowed",
-            )
+    if (never := forbidden(ip)) is not None:
+        raise InvalidInput(
+            "address",
+            address,
+            f"{never} is link-local, multicast, unspecified or a metadata service: never allowed",
+        )
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
     if not any(ip.version == network.version and ip in network for network in allowed):
@@ -93,15 +78,3 @@ def _require_allowed(
             f"{ip} lies outside HALCYON_REPLICA_NETWORKS "
             f"({', '.join(str(network) for network in allowed) or 'empty'})",
         )
-
-
-def _wrapped(ip: IPAddress) -> Iterator[IPAddress]:
-    """The IPv4 addresses that an IPv6 address stands for: mapped, compatible, 6to4, NAT64."""
-    if not isinstance(ip, ipaddress.IPv6Address):
-        return
-    if ip.ipv4_mapped is not None:
-        yield ip.ipv4_mapped
-    if ip.sixtofour is not None:
-        yield ip.sixtofour
-    if ip in NAT64 or 1 < int(ip) < 2**32:
-        yield ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)

@@ -1,12 +1,14 @@
 """The client to replicas on real sockets: keep-alive, resending, deadlines, cancelling."""
 
 import asyncio
+import ipaddress
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
 
+from fleet import forbidden
 from fleet.gateway.transports.http_client import Endpoint, HttpClient
 from tests.gateway.gateway_process import free_port, until
 
@@ -138,6 +140,25 @@ async def test_refused_connections_and_silence_have_words(client: HttpClient) ->
 
     async with Server(handler) as server:
         assert await ask(client, server.address, within_s=0.2) == "no answer in time"
+
+
+async def test_a_name_that_leads_to_a_forbidden_address_by_now_is_told_nothing(
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await read_request(reader))
+        writer.write(ok())
+        await writer.drain()
+
+    async with Server(handler) as server:
+        named = server.address.replace("127.0.0.1", "localhost")
+        assert not isinstance(await ask(client, named), str)
+        monkeypatch.setattr(forbidden, "METADATA", {ipaddress.ip_address("127.0.0.1")})
+        answer = await ask(client, named)
+        assert answer == "localhost leads to an address that is never allowed"
+        assert len(heard) == 1
 
 
 async def test_answers_of_every_framing_are_read(client: HttpClient) -> None:

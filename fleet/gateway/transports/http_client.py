@@ -11,11 +11,13 @@ time to travel, and the scheduler decides about retries.
 
 import asyncio
 import contextlib
+import ipaddress
 import ssl
 import time
 from collections import deque
 from urllib.parse import urlsplit
 
+from fleet.forbidden import is_forbidden
 from fleet.gateway.transports.connection import Connection, Exchange, OnAnswer, OnFailure
 
 CONNECT_TIMEOUT_S = 1.0
@@ -28,7 +30,7 @@ MAX_IDLE_PER_REPLICA = 64
 class Endpoint:
     """Where an address leads, parsed once."""
 
-    __slots__ = ("_heads", "host", "netloc", "port", "prefix", "secure")
+    __slots__ = ("_heads", "host", "is_name", "netloc", "port", "prefix", "secure")
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -36,6 +38,7 @@ class Endpoint:
             raise ValueError(f"address {address!r}: must be http://host:port or https://host:port")
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
+        self.is_name = not _is_ip(self.host)
         self.port = parts.port or (443 if self.secure else 80)
         self.netloc = parts.netloc.rpartition("@")[2]
         self.prefix = parts.path.rstrip("/")
@@ -52,6 +55,14 @@ class Endpoint:
             if len(self._heads) < 32:
                 self._heads[key] = head
         return b"%b%d\r\n\r\n%b" % (head, len(body), body)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 class HttpClient:
@@ -128,7 +139,7 @@ class HttpClient:
         limit_s = min(self._connect_timeout_s, max(exchange.deadline_s - time.monotonic(), 0.001))
         try:
             async with asyncio.timeout(limit_s):
-                _, connection = await self._loop.create_connection(
+                transport, connection = await self._loop.create_connection(
                     lambda: Connection(exchange.address, self._release, self._lost),
                     endpoint.host,
                     endpoint.port,
@@ -140,7 +151,12 @@ class HttpClient:
             exchange.failed(f"cannot connect: {getattr(error, 'strerror', None) or error}")
         else:
             self._open.add(connection)
-            if exchange.over:
+            # a name was judged when it was written down; where it leads now is another question
+            peer = transport.get_extra_info("peername") if endpoint.is_name else None
+            if peer and is_forbidden(peer[0]):
+                connection.kill()
+                exchange.failed(f"{endpoint.host} leads to an address that is never allowed")
+            elif exchange.over:
                 connection.kill()
             else:
                 connection.send(exchange)
