@@ -15,7 +15,7 @@ from typing import cast
 
 from bench.dashboard_browser import watch_in_chromium
 from bench.dashboard_paint import paint_pages
-from bench.dashboard_site import DashboardSite, Size
+from bench.dashboard_site import PAGES, DashboardSite, Size
 from bench.dashboard_viewers import measure_viewers
 from bench.progress import Progress
 from bench.report import Column, Goal, Report, Table
@@ -72,18 +72,15 @@ def run(args: argparse.Namespace, progress: Progress) -> Report:
     require_range("--rounds", args.rounds, 1, 1000)
     require_range("--duration", args.duration, 2, 3600)
     size = Size(replicas=args.replicas, models=args.models, tenants=args.tenants)
-    with progress.task("dashboard", total=4) as task, DashboardSite(size) as site:
+    steps = 2 * len(PAGES) + 2
+    with progress.task("servers and rows", total=steps) as task, DashboardSite(size) as site:
         task.advance()
-        task.say("first paints")
-        paints = paint_pages(site, args.rounds)
-        task.advance()
+        paints = paint_pages(site, args.rounds, task)
         task.say("live viewers")
         with site.serving():
             live = measure_viewers(site, args.viewers, args.duration)
             task.advance()
-            task.say("Chromium")
-            browser = watch_in_chromium(site, args.duration)
-            task.advance()
+            browser = watch_in_chromium(site, args.duration, task)
     return Report(
         name=NAME,
         title="The operators' dashboard with a large fleet",

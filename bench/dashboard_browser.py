@@ -6,6 +6,7 @@ from typing import Any
 from playwright.sync_api import BrowserContext, sync_playwright
 
 from bench.dashboard_site import PAGES, DashboardSite
+from bench.progress import Task
 from tests.browser.persons import session_key
 
 LONG_TASKS = """() => {
@@ -17,7 +18,9 @@ LONG_TASKS = """() => {
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
-def watch_in_chromium(site: DashboardSite, duration_s: float) -> list[dict[str, object]]:
+def watch_in_chromium(
+    site: DashboardSite, duration_s: float, task: Task
+) -> list[dict[str, object]]:
     """A row for each page, watched for `duration_s`."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
@@ -26,7 +29,11 @@ def watch_in_chromium(site: DashboardSite, duration_s: float) -> list[dict[str, 
         chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
         context = chromium.new_context(viewport={"width": 1440, "height": 1000})
         context.add_cookies([{"name": "sessionid", "value": session_key("otto"), "url": site.url}])
-        rows = [_watched(context, site.url + PAGES[page], page, duration_s) for page in PAGES]
+        rows = []
+        for page, path in PAGES.items():
+            task.say(f"Chromium watches {page}")
+            rows.append(_watched(context, site.url + path, page, duration_s))
+            task.advance()
         chromium.close()
     return rows
 

@@ -6,23 +6,29 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from bench.dashboard_site import PAGES, DashboardSite, Size
+from bench.progress import Task
 
 SECONDS = 60
 
 
-def paint_pages(site: DashboardSite, rounds: int) -> list[dict[str, object]]:
+def paint_pages(site: DashboardSite, rounds: int, task: Task) -> list[dict[str, object]]:
     """A row for each page."""
     size = site.size
     words = [str(n) for n in (size.replicas, size.models, size.tenants, rounds)]
-    rows: list[dict[str, object]] = json.loads(site.script("-m", "bench.dashboard_paint", *words))
+    rows: list[dict[str, object]] = []
+    for line in site.script("-m", "bench.dashboard_paint", *words):
+        rows.append(json.loads(line))
+        task.say(f"first paint of {rows[-1]['page']}")
+        task.advance()
     return rows
 
 
-def measure(size: Size, rounds: int) -> list[dict[str, Any]]:
-    """Must run in a process with Django set up."""
+def measure(size: Size, rounds: int) -> Iterator[dict[str, Any]]:
+    """A row for each page, as it is known. Must run in a process with Django set up."""
     from django.contrib.auth.models import User
     from django.db import connection
     from django.test import Client
@@ -41,7 +47,6 @@ def measure(size: Size, rounds: int) -> list[dict[str, Any]]:
         pulse.rings.add(now_ms - (SECONDS - second) * 1000, pulse.store.state())
     client = Client(SERVER_NAME="127.0.0.1")
     client.force_login(User.objects.get(username="otto"))
-    rows = []
     for page, path in PAGES.items():
         client.get(path)  # imports and templates: a process pays for them once
         times = []
@@ -55,17 +60,14 @@ def measure(size: Size, rounds: int) -> list[dict[str, Any]]:
             client.get(path)
         if answer.status_code != 200:
             raise RuntimeError(f"{path} answered {answer.status_code}")
-        rows.append(
-            {
-                "page": page,
-                "path": path,
-                "paint_ms": statistics.median(times),
-                "slowest_paint_ms": max(times),
-                "queries": len(queries),
-                "html_kb": len(answer.content) / 1000,
-            }
-        )
-    return rows
+        yield {
+            "page": page,
+            "path": path,
+            "paint_ms": statistics.median(times),
+            "slowest_paint_ms": max(times),
+            "queries": len(queries),
+            "html_kb": len(answer.content) / 1000,
+        }
 
 
 def main() -> None:
@@ -74,7 +76,8 @@ def main() -> None:
     django.setup()
     replicas, models, tenants, rounds = (int(word) for word in sys.argv[1:])
     size = Size(replicas=replicas, models=models, tenants=tenants)
-    print(json.dumps(measure(size, rounds)))
+    for row in measure(size, rounds):
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

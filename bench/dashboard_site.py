@@ -74,7 +74,7 @@ class DashboardSite:
             assert self._services.stdout is not None
             if self._services.stdout.readline().strip() != b"ready":
                 raise RuntimeError("PostgreSQL and Valkey did not start")
-            self.script("-m", "bench.dashboard_rows", *self.size.options())
+            list(self.script("-m", "bench.dashboard_rows", *self.size.options()))
         except BaseException:
             self.close()
             raise
@@ -95,19 +95,19 @@ class DashboardSite:
             self._services.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def script(self, *words: str) -> str:
-        """Run python with these words; what it printed."""
-        done = subprocess.run(
-            [sys.executable, *words],
-            env=self.environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(words)} failed:\n{done.stderr[-3000:]}")
-        return done.stdout
+    def script(self, *words: str) -> Iterator[str]:
+        """Run python with these words; each line as it is printed."""
+        with (self._directory / "script.log").open("w+") as log:
+            running = subprocess.Popen(
+                [sys.executable, *words],
+                env=self.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
+            )  # fmt: skip
+            assert running.stdout is not None
+            with running:
+                yield from running.stdout
+            if running.returncode:
+                log.seek(0)
+                raise RuntimeError(f"{' '.join(words)} failed:\n{log.read()[-3000:]}")
 
     @contextmanager
     def serving(self) -> Iterator[None]:

@@ -45,7 +45,7 @@ def weight() -> Chart:
             _steps("carried", "its replicas can carry", "var(--guard)", dash="6px,4px", width=1.2),
         ],
         empty=EMPTY,
-        height=200,
+        height=244,
     )
 
 
@@ -80,7 +80,7 @@ def promotion() -> Chart:
             threshold("promotion_limit", "promotion at"),
         ],
         empty="Promotion is asked at the last step that leaves the baseline traffic",
-        height=200,
+        height=292,
         floor=-3.0,
     )
 
@@ -112,7 +112,7 @@ def errors() -> Chart:
             line("error_canary", "canary", CANARY, width=2),
         ],
         empty=EMPTY,
-        height=200,
+        height=218,
     )
 
 
@@ -127,7 +127,7 @@ def deadlines() -> Chart:
             line("met_canary", "canary", CANARY, width=2),
         ],
         empty=EMPTY,
-        height=200,
+        height=218,
         from_zero=False,
     )
 

@@ -37,7 +37,8 @@ from tests.conftest import ScratchDatabase
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
-                  "--force-color-profile=srgb", "--font-render-hinting=none"]  # fmt: skip
+                  "--force-color-profile=srgb", "--font-render-hinting=none",
+                  "--disable-partial-raster"]  # fmt: skip
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,9 +1,10 @@
 """Pages that live: numbers move and match the API, staleness is said, nothing jumps."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, WebSocketRoute, expect
 
 from tests.browser.conftest import Site, Watched, watch
 from tests.browser.door import Door
@@ -180,6 +181,64 @@ def test_a_lost_connection_counts_down_keeps_the_data_and_comes_back(
         expect(banner).to_be_hidden()
         expect(page.locator("main")).not_to_have_class("stale")
         context.close()
+
+
+def test_a_lost_message_is_asked_for_silence_is_said_and_a_hidden_tab_asks_for_nothing(
+    operator: Watched,
+) -> None:
+    page = operator.page
+    said: list[str] = []
+    lose = ["a delta"]
+    hold: list[list[tuple[WebSocketRoute, str | bytes]]] = []
+
+    def relay(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+
+        def up(text: str | bytes) -> None:
+            said.append(str(json.loads(text)["do"]))
+            server.send(text)
+
+        def down(text: str | bytes) -> None:
+            if hold:
+                hold[0].append((socket, text))
+            elif lose and json.loads(text)["t"] == "delta":
+                lose.clear()
+            else:
+                socket.send(text)
+
+        socket.on_message(up)
+        server.on_message(down)
+
+    def until_said(verb: str) -> None:
+        for _ in range(600):
+            if verb in said:
+                return
+            page.wait_for_timeout(50)
+        raise AssertionError(f"the page did not say {verb}: {said}")
+
+    page.route_web_socket("**/ws/live/", relay)
+    operator.open("/")
+    operator.until_live()
+    until_said("snapshot")
+    hold.append([])
+    expect(page.locator("[data-link-word]")).to_contain_text("s old", timeout=20_000)
+    expect(page.locator("main")).to_have_class("stale")
+    expect(page.locator('[data-banner="link"]')).to_contain_text("the numbers below are as of")
+    for socket, text in hold.pop():
+        socket.send(text)
+    operator.until_live()
+    hide = """(hidden) => {
+      Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    page.evaluate(hide, True)
+    until_said("pause")
+    said.clear()
+    page.evaluate(hide, False)
+    until_said("resume")
+    operator.until_live()
+    expect(page.locator('[data-banner="link"]')).to_be_hidden()
+    expect(page.locator("main")).not_to_have_class("stale")
 
 
 def test_a_viewer_watches_and_is_offered_no_action(visitor: Watched) -> None:

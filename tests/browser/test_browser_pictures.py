@@ -37,11 +37,23 @@ def studio(
         yield made
 
 
+# What was drawn over in parts has edges that are one shade off, and what sticks is a layer of
+# its own, whose text lies between pixels or not: draw all of it at once, in one layer.
+REPAINT = """() => new Promise((done) => {
+  const [root, twice] = [document.documentElement, (then) =>
+    requestAnimationFrame(() => requestAnimationFrame(then))];
+  for (const head of document.querySelectorAll('.scroll th')) head.style.position = 'static';
+  root.style.visibility = 'hidden';
+  twice(() => { root.style.visibility = ''; twice(done); });
+})"""
+
+
 def _picture(page: Page, path: Path, *, whole: bool) -> None:
     page.wait_for_function("document.fonts.status === 'loaded'")
     for chart in page.locator("[data-chart]").all():
         chart.locator("svg").first.wait_for(timeout=30_000)
     path.parent.mkdir(parents=True, exist_ok=True)
+    page.evaluate(REPAINT)
     page.screenshot(path=path, full_page=whole, animations="disabled")
     assert path.stat().st_size > 10_000, "a picture this small shows an empty page"
 

@@ -40,10 +40,10 @@ def rollout() -> Rollout:
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A gateway that serves model m 3,000 requests a second."""
+    """A gateway that serves model m 20,000 requests a second."""
     body = view(240)
     model = body["models"][0] | {"model": "m"}
-    model["versions"] = [version | {"ratePerS": 1500.0} for version in model["versions"]]
+    model["versions"] = [version | {"ratePerS": 10_000.0} for version in model["versions"]]
     heard = LiveStore()
     heard.put("gateway-a", 1, body | {"models": [model]})
     monkeypatch.setattr(pulse, "store", heard)
@@ -106,7 +106,7 @@ def test_the_preview_says_what_the_canarys_replicas_carry_and_which_step_will_wa
     traffic(now - timedelta(seconds=60), 59, canary="v2", percent=50.0)
     asked = {"model": "m", "version": "v2", "steps": "5, 100", "reason": ""}
     body = text(operator.get("/rollouts/preview/", asked))
-    assert "At once 5% of sessions, 150.0/s, go from v1 to v2." in body
+    assert "At once 5% of sessions, 1000.0/s, go from v1 to v2." in body
     carried = re.search(r"v2 has 2 ready replicas, which carry (\d+) % of the traffic", body)
     assert carried is not None
     assert 0 < int(carried.group(1)) < 100

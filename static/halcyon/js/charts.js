@@ -153,14 +153,30 @@ class Chart {
   }
 }
 
+// What could not be asked for three times in a row is old, and says so.
+function grow(charts, page) {
+  const period = Number(page.main.dataset.refresh) * 1000;
+  const age = Date.now() - (page.refreshed ?? page.at);
+  if (age <= 3 * period) return;
+  for (const chart of charts) {
+    if (!chart.live) chart.root.querySelector("figcaption").dataset.old = `${Math.round(age / 1000)} s old`;
+  }
+}
+
 async function refresh(charts, page) {
   if (document.hidden || current?.page !== page) return;
   const query = new URLSearchParams(page.params);
   query.set("topic", page.topic);
   const answer = await fetch(`/charts/?${query}`, { headers: { accept: "application/json" } }).catch(() => null);
-  if (!answer?.ok || current?.page !== page) return;
+  if (current?.page !== page) return;
+  if (!answer?.ok) {
+    grow(charts, page);
+    return;
+  }
+  page.refreshed = Date.now();
   const fresh = await answer.json();
   for (const chart of charts) {
+    delete chart.root.querySelector("figcaption").dataset.old;
     chart.series = fresh.charts[chart.name] ?? {};
     chart.markers = chart.series.markers ?? [];
     enqueue(chart);

@@ -3,6 +3,8 @@
 // newest state and never a backlog. A lost connection counts down to the next attempt, in the
 // open; what was known stays on the page, marked as the past.
 
+import { inUtc } from "./clock.js";
+
 const FIRST_RETRY_S = 1;
 const LONGEST_RETRY_S = 15;
 const STALE_MS = 3000; // three periods
@@ -16,6 +18,8 @@ let attempts = 0;
 let countdown = null;
 let paused = false;
 let lastHeard = Date.now();
+
+const heardAt = () => new Date(lastHeard).toLocaleTimeString("en-GB", { timeZone: inUtc() ? "UTC" : undefined });
 
 const main = () => document.getElementById("main");
 const say = (message) => {
@@ -49,6 +53,7 @@ function take(text) {
   expected = message.seq + 1;
   requestAnimationFrame(() => say({ do: "ack", seq: message.seq }));
   main().classList.remove("stale");
+  banner("");
   show(paused ? "paused" : "live", paused ? "paused" : "live");
 }
 
@@ -77,7 +82,7 @@ function lose(code) {
   let left = Math.min(FIRST_RETRY_S * 2 ** (attempts - 1), LONGEST_RETRY_S);
   main().classList.add("stale");
   show("lost", "lost");
-  const tell = () => banner(`The connection is lost. Trying again in ${left} s; the numbers below are as of ${new Date(lastHeard).toLocaleTimeString("en-GB")}.`);
+  const tell = () => banner(`The connection is lost. Trying again in ${left} s; the numbers below are as of ${heardAt()}.`);
   tell();
   clearInterval(countdown);
   countdown = setInterval(() => {
@@ -126,7 +131,11 @@ export function startLive(newPage) {
     }
   });
   setInterval(() => {
-    if (!paused && !document.hidden && Date.now() - lastHeard > STALE_MS) main().classList.add("stale");
+    const age = Date.now() - lastHeard;
+    if (paused || document.hidden || age <= STALE_MS || socket?.readyState !== WebSocket.OPEN) return;
+    main().classList.add("stale");
+    show("late", `${Math.round(age / 1000)} s old`);
+    banner(`Nothing was heard for ${Math.round(age / 1000)} s: the numbers below are as of ${heardAt()}.`);
   }, 1000);
   connect();
 }
