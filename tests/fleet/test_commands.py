@@ -79,6 +79,7 @@ def test_an_external_server_is_written_down_drained_and_removed() -> None:
         (["loadtest", "--rate", "0"], "rate=0"),
         (["loadtest", "--duration", "-1"], "--duration=-1"),
         (["loadtest", "--tokens", "5"], "--tokens=5"),
+        (["loadtest", "--url", "localhost:8080"], "must be http"),
         (
             [
                 "replicas",

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
@@ -25,6 +26,10 @@ from fleet.management.command import FleetCommand
 DEFAULT_CLIENTS = 32
 CLOSED_DEADLINE = "2000"
 TICK_S = 0.25
+NOBODY = (
+    "no answer from {url}: is a gateway running there? "
+    "Start everything with `manage.py up`, or name one with --url."
+)
 
 
 class Command(FleetCommand):
@@ -100,10 +105,7 @@ class Command(FleetCommand):
         elif tally.offered:
             self.console().print(report.table(summary))
         if tally.offered and tally.codes["no_answer"] == tally.offered:
-            raise CommandError(
-                f"no answer from {options['url']}: is a gateway running there? "
-                "Start everything with `manage.py up`, or name one with --url."
-            )
+            raise CommandError(NOBODY.format(url=options["url"]))
         self._require(options["min_success"], tally)
 
     def _require(self, least: float | None, tally: Tally) -> None:
@@ -130,6 +132,7 @@ class Command(FleetCommand):
             tokens=options["tokens"],
         )
         key = options["key"] or os.environ.get("HALCYON_KEY") or demo_key("demo", "main").text
+        await _require_somebody(options["url"])
         async with Sender(options["url"], key) as sender:
             if is_open:
                 loop = open_loop(sender, workload, tally.record, pattern, seed=options["seed"])
@@ -167,3 +170,20 @@ class Command(FleetCommand):
                 progress.update(bar, completed=min(elapsed_s, duration_s), seen=seen)
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def _require_somebody(url: str) -> None:
+    """Fail at once where nobody listens, instead of after `--duration`."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        host, port = None, 0
+    if not host or parts.scheme not in {"http", "https"}:
+        raise InvalidInput("--url", url, "must be http://host:port")
+    try:
+        async with asyncio.timeout(5.0):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError:  # TimeoutError is one
+        raise CommandError(NOBODY.format(url=url)) from None
+    writer.close()
