@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, progress: Progress) -> Report:
     problems: list[str] = []
     with (
         progress.task("reaction", total=args.runs) as task,
-        two_gateways({"HALCYON_WARM_UP_S": "8"}) as stack,
+        two_gateways({"HALCYON_WARM_UP_S": "12"}) as stack,
     ):
         for number in range(args.runs):
             code, scenes, said = stack.verify("--only", "failing", *SHORT)

@@ -47,6 +47,7 @@ class World:
     canary_fault_ratio: float = 0.0
     baseline_fault_ratio: float = 0.0
     session_sd: float = 0.0
+    disturbance: float = 0.0  # how much slower everything was before the rollout
     common: float = 0.5  # share of the noise variance that both arms feel alike
 
 
@@ -71,9 +72,13 @@ class Fleet:
 
     def history(self) -> Calibration | None:
         """The baseline alone, before the rollout: real histograms, really calibrated."""
+        return self.calibration(HISTORY_WINDOWS, self.world.disturbance)
+
+    def calibration(self, length: int, disturbance: float = 0.0) -> Calibration | None:
+        """What so many windows of the baseline support."""
         world = self.world
-        shifts = np.array([self._next_shifts()[0] for _ in range(HISTORY_WINDOWS)])
-        counts = self.rng.poisson(world.rate_per_s * world.window_s, HISTORY_WINDOWS)
+        shifts = np.array([self._next_shifts()[0] for _ in range(length)]) + log(1.0 + disturbance)
+        counts = self.rng.poisson(world.rate_per_s * world.window_s, length)
         spread = sqrt(SPREAD**2 + world.session_sd**2)
         edges = (_TAIL * _LOG_GROWTH)[None, :] - shifts[:, None]
         cdf = np.interp(edges / spread, _GRID, _CDF)

@@ -23,6 +23,7 @@ from bench.naive_judge import NaivePolicy, Outcome, judge_naively
 from bench.progress import Progress
 from bench.report import Column, Goal, Report, Table
 from bench.rollout_world import Fleet, World
+from engine.rollout.calibration import RECENT_WINDOWS
 from engine.rollout.capacity import UNKNOWN, CapacityFacts
 from engine.rollout.controller import judge
 from engine.rollout.policy import RolloutPolicy
@@ -131,6 +132,11 @@ def _cells(window_s: float, common: float) -> Iterator[Cell]:
         yield Cell(kind="same faults", world=same)
     flaky = replace(base, baseline_fault_ratio=0.3, canary_fault_ratio=0.0)
     yield Cell(kind="bad baseline", world=flaky)
+    disturbed = replace(base, noise=0.10, autocorrelation=0.5, disturbance=0.5)
+    for rate in RATES[1:]:
+        yield Cell(kind="disturbed history", world=replace(disturbed, rate_per_s=rate))
+    slow = replace(disturbed, slowdown=0.5)
+    yield Cell(kind="disturbed history, slow", world=slow)
     yield Cell(
         kind="capacity",
         world=replace(base, rate_per_s=80.0, noise=0.05),
@@ -167,6 +173,10 @@ def judge_fleet(cell: Cell, fleet: Fleet) -> Outcome:
     state = JudgeState(calibration=calibration)
     threshold = 1.0 if calibration is None else calibration.threshold
     for seq in range(PATIENCE):
+        if state.calibration is not None and state.wants_calibration:
+            since = len(state.columns["step"]) - state.calibrated_at
+            state = state.calibrated(fleet.calibration(min(since, RECENT_WINDOWS)))
+            threshold = state.calibration.threshold
         counts = fleet.window(seq, policy.steps[state.step], threshold, policy)
         state, verdict = judge(state, counts, policy, UNKNOWN)
         if state.phase in (Phase.PROMOTED, Phase.ROLLED_BACK):
@@ -320,7 +330,9 @@ def _tables(rows: list[dict[str, object]]) -> list[Table]:
             rows=[r for r in rows if r["kind"] != "latency"],
             note="sessions: identical, each session 30 % its own speed. faults: 0 to 5 %. "
             "same faults: 1 % in both. bad "
-            "baseline: 30 % faults against none. capacity: identical, half its replicas leave.",
+            "baseline: 30 % faults against none. disturbed history: 10 % noise, and everything was "
+            "50 % slower before the rollout; identical, and slower by 50 %. "
+            "capacity: identical, half its replicas leave.",
         ),
     ]
 
@@ -342,7 +354,13 @@ def _goals(rows: list[dict[str, object]], tick_ms: float) -> list[Goal]:
     low = [r for r in cells(0.0) if r["rate"] == RATES[0]]
     kinds = {
         kind: [r for r in rows if r["kind"] == kind]
-        for kind in ("sessions", "faults", "same faults")
+        for kind in (
+            "sessions",
+            "faults",
+            "same faults",
+            "disturbed history",
+            "disturbed history, slow",
+        )
     }
     capacity = next(r for r in rows if r["kind"] == "capacity")
     rolled = float(str(capacity["rolled_back"])) * int(str(capacity["runs"]))
@@ -397,6 +415,21 @@ def _goals(rows: list[dict[str, object]], tick_ms: float) -> list[Goal]:
             name="1 % faults in both arms: false alarms, worst cell",
             measured=worst(kinds["same faults"], "rolled_back"),
             at_most=0.01,
+        ),
+        Goal(
+            name="disturbed history: false rollbacks, worst cell",
+            measured=worst(kinds["disturbed history"], "rolled_back"),
+            at_most=0.01,
+        ),
+        Goal(
+            name="disturbed history: promoted, worst cell",
+            measured=worst(kinds["disturbed history"], "promoted", min),
+            at_least=0.95,
+        ),
+        Goal(
+            name="disturbed history: +50 % caught",
+            measured=worst(kinds["disturbed history, slow"], "rolled_back", min),
+            at_least=0.99,
         ),
         Goal(
             name="0 -> 5 % faults caught, worst cell",

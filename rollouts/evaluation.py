@@ -15,13 +15,14 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from engine.rollout.calibration import RECENT_WINDOWS
 from engine.rollout.controller import judge
 from engine.rollout.state import JudgeState
 from engine.rollout.verdict import Phase
 from fleet.models import TrafficSplit
 from fleet.selectors.evidence import arm_sums
 from rollouts.capacity import capacity_facts
-from rollouts.evidence import calibration_before, counts_of
+from rollouts.evidence import CALIBRATION_WINDOWS, calibration_before, counts_of
 from rollouts.models import Decision, Rollout
 from rollouts.policy import rules_of
 from rollouts.services.apply import JUDGE, apply_verdict, supersede
@@ -77,8 +78,11 @@ def evaluate(pk: int, *, now: datetime | None = None) -> Decision | None:
     if rollout.resumed:
         state = state.resumed()
     fresh = None
-    if state.calibration is None:
-        fresh = calibration_before(rollout, rollout.window_start)
+    if state.wants_calibration:
+        at_most = CALIBRATION_WINDOWS
+        if state.calibration is not None:  # not from the history that was unlike today
+            at_most = min(RECENT_WINDOWS, len(state.columns["step"]) - state.calibrated_at)
+        fresh = calibration_before(rollout, rollout.window_start, at_most)
         state = state.calibrated(fresh)
     end = window_end(rollout.window_start, rollout.interval_s)
     sums = arm_sums(rollout.model, rollout.window_start, end)

@@ -36,10 +36,12 @@ def counts_of(
     )
 
 
-def calibration_before(rollout: Rollout, end: datetime) -> Calibration | None:
-    """The calibration that the baseline's windows before `end` support."""
+def calibration_before(
+    rollout: Rollout, end: datetime, windows: int = CALIBRATION_WINDOWS
+) -> Calibration | None:
+    """The calibration that the baseline's last `windows` windows before `end` support."""
     step = timedelta(seconds=rollout.interval_s)
-    start = end - min(step * CALIBRATION_WINDOWS, max(CALIBRATION_AT_MOST, step))
+    start = end - min(step * windows, max(CALIBRATION_AT_MOST, step))
     points = window_points(start, end, step, model=rollout.model, version=rollout.baseline)
     histograms = [
         LogHistogram.from_sparse(point.execution)

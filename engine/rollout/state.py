@@ -9,7 +9,7 @@ next one.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from engine.rollout.calibration import Calibration
+from engine.rollout.calibration import Calibration, is_off
 from engine.rollout.verdict import Phase
 
 COLUMNS = (
@@ -39,6 +39,7 @@ class JudgeState:
     """A rollout between two windows.
 
     `columns` holds one list per name in `COLUMNS`, one entry per judged window.
+    `calibrated_at` is how many there were when the calibration came into force.
     `step_windows` and `step_requests` count since this step began; `windows` and `waited`
     are patience: since the rollout, or this step, began or was resumed.
     """
@@ -47,6 +48,7 @@ class JudgeState:
     step: int = 0
     last_seq: int | None = None
     calibration: Calibration | None = None
+    calibrated_at: int = 0
     windows: int = 0
     waited: int = 0
     step_windows: int = 0
@@ -62,10 +64,19 @@ class JudgeState:
         return {name: [*values, row[name]] for name, values in self.columns.items()}
 
     def calibrated(self, calibration: Calibration | None) -> "JudgeState":
-        """This state with its calibration, which is set once and then fixed."""
-        if self.calibration is not None or calibration is None:
+        """This state with a calibration that comes into force with the next window, if any."""
+        if calibration is None:
             return self
-        return replace(self, calibration=calibration)
+        judged = len(self.columns["step"])
+        return replace(self, calibration=calibration, calibrated_at=judged)
+
+    @property
+    def wants_calibration(self) -> bool:
+        """Whether what slow means is not known, or was fixed from a history unlike today."""
+        if self.calibration is None:
+            return True
+        since = self.calibrated_at
+        return is_off(self.columns["slow_baseline"][since:], self.columns["baseline_timed"][since:])
 
     def resumed(self) -> "JudgeState":
         """This state after an operator resumed it: the evidence stays, patience begins anew."""
@@ -77,6 +88,7 @@ class JudgeState:
             "step": self.step,
             "last_seq": self.last_seq,
             "calibration": None if self.calibration is None else self.calibration.to_json(),
+            "calibrated_at": self.calibrated_at,
             "windows": self.windows,
             "waited": self.waited,
             "step_windows": self.step_windows,
@@ -105,6 +117,7 @@ class JudgeState:
                 name: value if isinstance(value := data.get(name), int) else 0
                 for name in (
                     "step",
+                    "calibrated_at",
                     "windows",
                     "waited",
                     "step_windows",

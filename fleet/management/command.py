@@ -8,6 +8,7 @@ them; each change is announced as made by `cli:<account>`.
 
 import getpass
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -65,6 +66,10 @@ class FleetCommand(BaseCommand):
         act: Callable[..., None] = getattr(self, f"do_{name}") if name else self.act
         try:
             act(**options)
+            self.stdout.flush()
+        except BrokenPipeError:  # the reader had enough, as `| head` has
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(1) from None
         except InvalidInput as error:
             raise CommandError(str(error), returncode=2) from None
         except Conflict as error:

@@ -16,7 +16,7 @@ import msgspec
 from fleet.loadtest.sender import Ending, Sender
 from fleet.loadtest.workload import Shot
 
-DEADLINE_MS = 4000.0
+DEADLINE_MS = 10_000.0
 SESSIONS = 2000
 TOKENS = (16, 400)
 

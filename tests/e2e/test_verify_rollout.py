@@ -15,7 +15,7 @@ ENDS = {
 
 
 def test_each_canary_comes_to_the_end_it_deserves_over_two_gateways() -> None:
-    with two_gateways({"HALCYON_WARM_UP_S": "8"}) as stack:
+    with two_gateways({"HALCYON_WARM_UP_S": "12"}) as stack:
         code, rows, errors = stack.verify()
     assert {row["scene"]: row["last"] for row in rows} == ENDS, (rows, errors)
     assert code == 0, (rows, errors)

@@ -13,7 +13,7 @@ from engine.rollout.policy import RolloutPolicy
 from engine.rollout.state import JudgeState
 from engine.rollout.verdict import Phase
 from engine.stats.histogram import LogHistogram
-from tests.engine.rollout_scenes import Scene
+from tests.engine.rollout_scenes import QUIET, Scene
 
 
 def test_a_good_canary_climbs_every_step_and_is_promoted() -> None:
@@ -293,6 +293,25 @@ def test_the_observed_failure_ratio_can_be_bounded_too() -> None:
     scene = Scene(policy, total=400)
     scene.run(3, faults=0.02, base_faults=0.01)
     assert scene.last.name == "hold:errors_above_tolerance"
+
+
+def test_a_threshold_that_nothing_of_the_baseline_lies_above_wants_to_be_fixed_anew() -> None:
+    scene = Scene(total=400)
+    scene.run(4, base_slow=0.0, slow=0.0, slower=0.0)
+    assert not scene.state.wants_calibration
+    scene.run(1, base_slow=0.0, slow=0.0, slower=0.0)
+    assert scene.state.wants_calibration
+    scene.state = scene.state.calibrated(QUIET)
+    assert not scene.state.wants_calibration  # what was counted against the old one is past
+    resumed = JudgeState.from_json(json.loads(json.dumps(scene.state.to_json())))
+    assert resumed == scene.state
+
+
+@pytest.mark.parametrize("base_slow", [0.03, 0.05, 0.1])
+def test_a_threshold_that_is_nearly_right_stays(base_slow: float) -> None:
+    scene = Scene(total=400)
+    scene.run(12, base_slow=base_slow)
+    assert not scene.state.wants_calibration
 
 
 def test_an_uncalibrated_judge_waits_for_its_threshold() -> None:

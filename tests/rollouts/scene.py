@@ -57,6 +57,7 @@ def traffic(
     percent: float = 0.0,
     per_s: int = 100,
     slowdown: float = 0.0,
+    slow_by: float = 0.0,
     faults: float = 0.0,
     baseline_faults: float = 0.0,
     cold: bool = False,
@@ -81,7 +82,7 @@ def traffic(
                 if rng.random() < ratio:
                     book.fault(model, version, arm, now_ms)
                     continue
-                execution = rng.lognormvariate(0.0, SPREAD)
+                execution = rng.lognormvariate(0.0, SPREAD) * (1.0 + slow_by)
                 if on_canary:
                     execution *= 1.0 + slowdown
                 book.served(

@@ -1,6 +1,8 @@
 """`manage.py rollout` and `manage.py audit`: what they print and how they exit."""
 
 import json
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ from django.db import connection
 
 from rollouts.api.serializers.rollouts import active_documents
 from rollouts.models import Rollout
+from tests.conftest import ScratchDatabase
 from tests.rollouts.scene import fleet, history, run, split_of, start
 
 pytestmark = pytest.mark.django_db
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def command(*words: str) -> str:
@@ -45,6 +49,19 @@ def test_what_the_command_line_shows_as_json_is_what_the_api_answers() -> None:
     assert started == as_json("rollout", "status", "m") == as_json("rollout", "status")[0]
     assert {"phase", "step", "percent", "streaks", "evidence", "nextEvaluationAt"} <= set(started)
     assert [started] == json.loads(json.dumps(active_documents(), default=str))
+
+
+def test_a_reader_that_had_enough_gets_no_traceback(scratch_database: ScratchDatabase) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), "audit", "export", "--format", "csv"],
+        env=scratch_database.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, complaints = process.communicate(timeout=120)
+    assert complaints == b""
 
 
 def test_a_dead_worker_is_said_by_the_command_line() -> None:

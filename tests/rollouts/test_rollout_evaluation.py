@@ -14,6 +14,7 @@ from fleet.selectors import last_seen
 from rollouts import services
 from rollouts.evaluation import CATCH_UP, evaluate, evaluate_due
 from rollouts.models import Decision, Rollout
+from rollouts.replay import replay
 from rollouts.selectors import status_of
 from rollouts.tasks import evaluate_due as celery_tick
 from tests.rollouts.scene import POLICY, START, fleet, history, run, split_of, start, step, traffic
@@ -232,6 +233,24 @@ def test_without_history_the_judge_calibrates_on_the_first_windows() -> None:
     assert second is not None
     assert second.calibration is not None
     assert run(rollout)[-1] == "promote"
+
+
+def test_a_disturbed_history_does_not_leave_a_good_canary_undecided_for_ever() -> None:
+    fleet()
+    traffic(START - timedelta(seconds=60), 60, slow_by=1.0)
+    rollout = start()
+    assert run(rollout)[-1] == "promote"
+    calibrated = [d for d in rollout.decisions.order_by("seq") if d.calibration is not None]
+    assert len(calibrated) == 2
+    before, after = (d.calibration["threshold"] for d in calibrated if d.calibration)
+    assert after < 0.7 * before
+    assert all(one.same for one in replay(rollout))
+
+
+def test_a_disturbed_history_hides_no_slow_canary() -> None:
+    fleet()
+    traffic(START - timedelta(seconds=60), 60, slow_by=1.0)
+    assert run(start(), slowdown=0.6)[-1] == "rollback:latency"
 
 
 @pytest.mark.django_db(transaction=True)
