@@ -99,7 +99,8 @@ class RotatingHistogram:
             self._turn(slot)
         merged = LogHistogram()
         for histogram in self._histograms:
-            merged.merge(histogram)
+            if histogram.count:
+                merged.merge(histogram)
         return merged
 
     def _turn(self, slot: int) -> None:
