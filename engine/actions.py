@@ -60,7 +60,7 @@ class Dispatch:
     shadow: bool = False
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class Deliver:
     """Answer this request: with a result, or with a refusal. Its permit is already released."""
 

@@ -67,9 +67,11 @@ class FlushReason(StrEnum):
     GOODPUT = "goodput"  # past saturation: the most useful work for this slot
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class Request:
     """One request as the gateway understood it. `payload` is opaque to the engine.
+
+    Name the fields, but for the gateway's hot path: naming thirteen of them costs 0.5 us.
 
     `deadline_ms` and `arrived_ms` are absolute. `items` is the number of batch places it
     takes (a list of strings takes one each). `version` set means a tester's override:

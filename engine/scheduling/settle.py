@@ -232,20 +232,26 @@ def _deliver(
 ) -> None:
     pool = ticket.pool
     started_ms = now_ms if attempt is None else attempt.started_ms
+    replica_id, hedged, batch_size, reason = None, False, 0, None
+    if attempt is not None:
+        replica_id = attempt.lease.replica_id
+        hedged = attempt.rival is not None
+        batch_size = len(attempt.members)
+        reason = attempt.plan.reason
     state.out.append(
-        Deliver(
-            request=ticket.request,
-            result=item,
-            refusal=refusal,
-            version=pool.version,
-            arm=ticket.arm,
-            replica_id=None if attempt is None else attempt.lease.replica_id,
-            hedged=attempt is not None and (attempt.rival is not None),
-            attempts=ticket.attempts,
-            queued_ms=started_ms - ticket.arrived_ms,
-            execution_ms=execution_ms,
-            total_ms=now_ms - ticket.arrived_ms,
-            batch_size=0 if attempt is None else len(attempt.members),
-            reason=None if attempt is None else attempt.plan.reason,
+        Deliver(  # by position: one is made for every request
+            ticket.request,
+            item,
+            refusal,
+            pool.version,
+            ticket.arm,
+            replica_id,
+            hedged,
+            ticket.attempts,
+            started_ms - ticket.arrived_ms,
+            execution_ms,
+            now_ms - ticket.arrived_ms,
+            batch_size,
+            reason,
         )
     )

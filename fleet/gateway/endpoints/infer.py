@@ -50,20 +50,21 @@ class InferEndpoint:
         call.body = b""
         tokens, items = measure(asked.input)
         now_ms = process.clock.now_ms()
-        request = Request(
-            request_id=call.request_id,
-            tenant=entry.tenant,
-            model=asked.model,
-            prompt_tokens=tokens,
-            deadline_ms=now_ms + asked.deadline_ms,
-            arrived_ms=now_ms,
-            max_output_tokens=asked.max_output_tokens,
-            items=items,
-            lane=asked.lane,
-            priority=priority_of(asked.priority, entry.priority),
-            request_type=asked.request_type,
-            session_key=asked.session_key,
-            version=chosen_version(call, entry),
+        request = Request(  # by position, see there
+            call.request_id,
+            entry.tenant,
+            asked.model,
+            tokens,
+            now_ms + asked.deadline_ms,
+            now_ms,
+            asked.max_output_tokens,
+            items,
+            asked.lane,
+            priority_of(asked.priority, entry.priority),
+            asked.request_type,
+            asked.session_key,
+            None,  # prefix_key
+            chosen_version(call, entry),
         )
         inference = Inference(call, request, asked.input, process)
         request.payload = inference
