@@ -31,8 +31,11 @@ class Notices:
         self._version = version
 
     def breaker_moved(self, replica: ReplicaState, now_ms: float) -> None:
-        """It opened or closed."""
+        """It opened or closed. One that never opened has nothing to tell: it starts afresh
+        with each process that answers under the name."""
         breaker = replica.breaker
+        if breaker.state is BreakerState.CLOSED and breaker.trips == 0:
+            return
         why = breaker.evidence
         numbers: dict[str, object] = {
             "model": self._model,
@@ -41,7 +44,11 @@ class Notices:
             "trips": breaker.trips,
         }
         if breaker.state is BreakerState.CLOSED:
-            text = f"closed after {why.successes} good answers to probes"
+            text = (
+                f"closed after {why.successes} good answers to probes"
+                if why.successes
+                else "closed: another process answers under its name"
+            )
             numbers["successes"] = why.successes
         else:
             retry_ms = max(breaker.open_until_ms - now_ms, 0.0)

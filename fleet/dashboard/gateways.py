@@ -34,9 +34,9 @@ def addresses(listed: str | None = None) -> list[str]:
     return [url.strip().rstrip("/") for url in listed.split(",") if url.strip()]
 
 
-def explain(request_id: str) -> Any | None:
+def explain(request_id: str, listed: str | None = None) -> Any | None:
     """The decision record from whichever gateway remembers it; None where none does."""
-    for address in addresses():
+    for address in addresses(listed):
         answer = ask(f"{address}/v1/control/requests/{quote(request_id, safe='')}")
         if answer.status == 200:
             return answer.body

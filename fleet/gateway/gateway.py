@@ -30,6 +30,7 @@ from fleet.gateway.endpoints import explain
 from fleet.gateway.endpoints.explain import ExplainEndpoint
 from fleet.gateway.endpoints.infer import InferEndpoint
 from fleet.gateway.endpoints.models import ModelsEndpoint
+from fleet.gateway.endpoints.operators import EXPLAIN as OPERATORS_EXPLAIN
 from fleet.gateway.endpoints.operators import OperatorEndpoints, answer_sibling
 from fleet.gateway.endpoints.quote import QuoteEndpoint
 from fleet.gateway.engine_metrics import EngineMetrics
@@ -167,6 +168,7 @@ class Gateway:
         table.add("GET", "/v1/models/{model}", models.one, deep=True)
         table.add("GET", explain.PATH, ExplainEndpoint(process, self.siblings).begin)
         table.add("GET", "/v1/control/state", operators.state)
+        table.add("GET", OPERATORS_EXPLAIN, operators.explain)
         table.add("GET", "/metrics", operators.metrics)
         table.add("GET", "/healthz", operators.healthz)
         table.add("GET", "/readyz", operators.readyz)

@@ -85,3 +85,13 @@ def test_many_hedges_do_not_wash_a_breaker_out_of_the_feed() -> None:
     shown = table.scheduler.view()["events"]
     assert len(shown) <= 8
     assert [event["seq"] for event in shown] == sorted(event["seq"] for event in shown)
+
+
+def test_a_replica_that_started_anew_was_told_as_a_breaker_that_had_closed() -> None:
+    shot = snapshot([replica(name) for name in "abc"])
+    table = Table(shot=shot)
+    table.advance(60_000.0)
+    newcomer = replace(shot.replicas["a"], age_s=1.0)
+    table.scheduler.apply(replace(shot, revision=2, replicas={**shot.replicas, "a": newcomer}))
+    table.advance(20.0)
+    assert feed(table, "breaker") == []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from channels_redis.core import RedisChannelLayer
 
+from fleet.dashboard.gateways import explain
 from fleet.live import wire
 from tests.gateway.conftest import Stack
 from tests.gateway.gateway_process import GatewayProcess, until
@@ -177,6 +178,22 @@ async def test_the_live_view_showed_no_request_to_anybody(stack: Stack, valkey_u
     assert (record["state"], record["tenant"], record["model"]) == ("done", "acme", "m")
     assert record["stages"][-1]["stage"] == "outcome"
     await layer.close_pools()
+
+
+async def test_the_dashboard_could_explain_no_request_that_was_not_sampled(
+    gateway: GatewayProcess,
+) -> None:
+    served = (await gateway.infer(input="tell me")).json
+    path = f"/v1/control/requests/{served['requestId']}"
+    record = (await gateway.get(path)).json
+    assert (record["requestId"], record["tenant"]) == (served["requestId"], "acme")
+    proxied = await gateway.get(path, headers={"x-forwarded-for": "203.0.113.9"})
+    assert (proxied.status, proxied.code) == (403, "forbidden")
+    for unknown in ("0x5ac1d2e7-1", "none"):
+        answer = await gateway.get(f"/v1/control/requests/{unknown}")
+        assert (answer.status, answer.code) == (404, "not_found")
+    known = await asyncio.to_thread(explain, served["requestId"], gateway.url)
+    assert known == record
 
 
 async def test_a_key_in_use_was_shown_as_never_used(stack: Stack, gateway: GatewayProcess) -> None:

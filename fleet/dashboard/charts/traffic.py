@@ -77,8 +77,8 @@ def latency() -> Chart:
 
 
 @cache
-def admission() -> Chart:
-    """What is in flight beneath the adaptive limit."""
+def admission(*, live: bool = True) -> Chart:
+    """What is in flight beneath the adaptive limit. Windows do not record it."""
     return time_chart(
         "admission",
         "In flight, under the limit",
@@ -95,7 +95,7 @@ def admission() -> Chart:
             line("queued", "queued", "var(--q99)"),
             threshold("limit", "limit"),
         ],
-        empty=EMPTY,
-        command=COMMAND_WITHOUT_TRAFFIC,
+        empty=EMPTY if live else "What is in flight is not recorded: choose the live range",
+        command=COMMAND_WITHOUT_TRAFFIC if live else "",
         height=236,
     )

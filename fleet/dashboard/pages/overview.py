@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from fleet.dashboard import charting, columns, history, markers
+from fleet.dashboard import charting, columns, history, markers, ranges
 from fleet.dashboard.charts import traffic
 from fleet.dashboard.page import look, paint, signed_in
 from fleet.dashboard.panels import overview as _panel  # noqa: F401  registers the topic
@@ -25,7 +25,11 @@ def overview(request: HttpRequest) -> HttpResponse:
         topic="overview",
         sight=sight,
         twin=OVERVIEW,
-        charts=[traffic.goodput(), traffic.latency(), traffic.admission()],
+        charts=[
+            traffic.goodput(),
+            traffic.latency(),
+            traffic.admission(live=ranges.chosen(sight.params).live),
+        ],
         refusals=columns.REFUSALS,
         queues=columns.QUEUES,
         flushes=columns.FLUSHES,

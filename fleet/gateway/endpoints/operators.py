@@ -1,6 +1,6 @@
 """What operators and machines ask of a gateway: state, metrics, health, the contract.
 
-`/v1/control/state` and `/metrics` speak of all tenants. They answer to this machine
+`/v1/control/...` and `/metrics` speak of all tenants. They answer to this machine
 (a loopback peer that is no proxy's) and to operators' access tokens, to nobody else;
 `HALCYON_METRICS_NETWORKS` lets a scraper in.
 """
@@ -16,12 +16,15 @@ import msgspec
 from fleet.gateway import metrics
 from fleet.gateway.call import Call
 from fleet.gateway.errors import Problem
+from fleet.gateway.identity import process_of
 from fleet.gateway.openapi import document
 from fleet.gateway.process import Process
+from fleet.gateway.routing_table import parameter
 from fleet.gateway.siblings import Siblings
 from fleet.live.merge import AgedView, merge
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+EXPLAIN = "/v1/control/requests/{id}"
 _PROXIED = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 
 
@@ -45,6 +48,23 @@ class OperatorEndpoints:
         ]
         merged = await asyncio.to_thread(merge, aged)
         call.answer(200, msgspec.json.encode(merged))
+
+    async def explain(self, call: Call) -> None:
+        """The decision record of a recent request of any tenant. Raises `Problem`."""
+        self._require_operator(call, ())
+        request_id = parameter(EXPLAIN, call.path)
+        number = process_of(request_id)
+        record = None
+        if number is not None:
+            record = await self._siblings.ask(number, {"op": "explain", "id": request_id})
+        if record is None:
+            raise Problem(
+                "not_found",
+                f"no decision record of request {request_id[:64]!r}: this gateway remembers"
+                " recent requests of its own only",
+                details={"field": "id"},
+            )
+        call.answer(200, msgspec.json.encode(record))
 
     async def metrics(self, call: Call) -> None:
         """Prometheus' exposition."""
