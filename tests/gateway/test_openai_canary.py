@@ -139,7 +139,7 @@ import django
 django.setup()
 from rollouts import services
 from rollouts.evaluation import evaluate_due
-policy = {"steps": [50, 100], "intervalS": 1, "minimumWindows": 3}
+policy = {"steps": [30, 100], "intervalS": 1, "minimumWindows": 3}
 services.start(sys.argv[1], "v2", policy=policy, actor="test", reason="a new version")
 print("started", flush=True)
 while True:
@@ -244,4 +244,4 @@ async def test_a_version_whose_streams_are_three_times_as_slow_loses_its_traffic
             assert answer.status == 200
             assert answer.body.endswith(b"data: [DONE]\n\n")
 
-        assert await verdict(scene, module_database.environment, send, 30.0) == "latency"
+        assert await verdict(scene, module_database.environment, send, 50.0) == "latency"
