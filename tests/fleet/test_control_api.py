@@ -159,6 +159,17 @@ def test_the_fleet_token_registers_replicas_and_does_nothing_else(
     assert replica_client.delete("/v1/control/replicas/r1").status_code == 403
 
 
+@pytest.mark.parametrize(("protocol", "kept"), [("openai", 256), ("batch", 1)])
+def test_how_much_runs_at_once_suits_the_protocol_where_a_registration_does_not_say(
+    replica_client: APIClient, protocol: str, kept: int
+) -> None:
+    words = {name: value for name, value in REGISTRATION.items() if name != "maxConcurrency"}
+    answer = replica_client.post("/v1/replicas/register", {**words, "protocol": protocol})
+    assert (answer.status_code, answer.json()["maxConcurrency"]) == (201, kept)
+    said = {**words, "protocol": protocol, "maxConcurrency": 7}
+    assert replica_client.post("/v1/replicas/register", said).json()["maxConcurrency"] == 7
+
+
 def test_a_registration_without_a_token_or_by_a_viewer_is_refused(viewer: APIClient) -> None:
     assert APIClient().post("/v1/replicas/register", REGISTRATION).status_code == 401
     assert viewer.post("/v1/replicas/register", REGISTRATION).status_code == 403
