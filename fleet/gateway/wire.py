@@ -89,7 +89,8 @@ class WireProtocol(HttpToolsProtocol):
         call, self._read = self._read, None
         if call is not None and call.keep_alive and self._between:
             begin = self.hot.begin[call.path.encode()]
-            self._head = known_head.learn(data, call.path, call.headers, begin, SHORT_BODY)
+            learned = known_head.learn(data, call.path, call.headers, begin, SHORT_BODY)
+            self._head = learned or self._head
             self._heads_tried += 1
 
     # -- parser callbacks --------------------------------------------------------------
