@@ -81,6 +81,24 @@ async def ask(client: HttpClient, address: str, within_s: float = 5.0) -> tuple[
     return await asyncio.wait_for(done, 20.0)
 
 
+async def test_a_gateway_that_stood_still_blames_no_replica_for_the_connection() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ok())
+
+    client = HttpClient(connect_timeout_s=0.05)
+    try:
+        async with Server(handler) as server:
+            asking = asyncio.create_task(ask(client, server.address))
+            while not client._connecting:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the connection is under way
+            time.sleep(0.5)  # nothing runs here for a while
+            assert await asking == (200, b"fine")
+    finally:
+        await client.close()
+
+
 async def test_a_connection_is_kept_for_the_next_request(client: HttpClient) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

@@ -21,6 +21,7 @@ from fleet.forbidden import is_forbidden
 from fleet.gateway.transports.connection import Connection, Exchange, OnAnswer, OnFailure
 
 CONNECT_TIMEOUT_S = 1.0
+LATE_S = 0.1  # a limit that fires so much too late says that this process stood still
 SWEEP_S = 0.5  # how long what is over is remembered; a deadline that comes sooner is kept
 IDLE_SWEEP_S = 2.0  # with nothing under way there are only idle connections to close
 NOT_BEFORE_S = 0.005  # a timer may be that early
@@ -136,7 +137,8 @@ class HttpClient:
         task.add_done_callback(self._connecting.discard)
 
     async def _connected(self, endpoint: Endpoint, exchange: Exchange) -> None:
-        limit_s = min(self._connect_timeout_s, max(exchange.deadline_s - time.monotonic(), 0.001))
+        began_s = time.monotonic()
+        limit_s = min(self._connect_timeout_s, max(exchange.deadline_s - began_s, 0.001))
         try:
             async with asyncio.timeout(limit_s):
                 transport, connection = await self._loop.create_connection(
@@ -146,6 +148,11 @@ class HttpClient:
                     ssl=self._tls_context() if endpoint.secure else None,
                 )
         except TimeoutError:
+            now_s = time.monotonic()
+            late = now_s - began_s - limit_s > LATE_S
+            if late and not exchange.over and now_s < exchange.deadline_s:
+                self._connect(endpoint, exchange)  # no replica's fault
+                return
             exchange.failed(f"no connection within {limit_s * 1000:.0f} ms")
         except (OSError, UnicodeError) as error:
             exchange.failed(f"cannot connect: {getattr(error, 'strerror', None) or error}")
