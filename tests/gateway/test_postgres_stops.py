@@ -2,22 +2,18 @@
 once."""
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from django.conf import settings
 
 from halcyon_site.embedded import EmbeddedServices, postgres
+from tests.conftest import ScratchDatabase
 from tests.gateway.conftest import Stack
 from tests.gateway.gateway_process import GatewayProcess, until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [pytest.mark.slow]
 
@@ -33,18 +29,25 @@ async def services(tmp_path: Path) -> AsyncIterator[EmbeddedServices]:
 
 @pytest_asyncio.fixture
 async def own_stack(
-    services: EmbeddedServices, valkey_url: str, tmp_path: Path
+    services: EmbeddedServices, scratch_database: ScratchDatabase, tmp_path: Path
 ) -> AsyncIterator[Stack]:
+    """Its tables are copied from the test's scratch database: a tenth of migrating anew."""
     url = services.places.database_url
-    environment = {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "halcyon_site.settings",
-        "DATABASE_URL": url,
-        "VALKEY_URL": str(settings.VALKEY_URL),
-    }
-    command = [sys.executable, str(ROOT / "manage.py"), "migrate", "--verbosity", "0"]
-    await asyncio.to_thread(subprocess.run, command, check=True, env=environment)
-    stack = Stack(url, environment, tmp_path)
+    tools = postgres.binaries()
+    tables = await asyncio.to_thread(
+        subprocess.run,
+        [str(tools / "pg_dump"), "--no-owner", "--dbname", scratch_database.url],
+        check=True,
+        capture_output=True,
+    )
+    await asyncio.to_thread(
+        subprocess.run,
+        [str(tools / "psql"), "--quiet", "--set=ON_ERROR_STOP=1", "--dbname", url],
+        check=True,
+        input=tables.stdout,
+        stdout=subprocess.DEVNULL,
+    )
+    stack = Stack(url, scratch_database.environment | {"DATABASE_URL": url}, tmp_path)
     async with stack.exits:
         yield stack
 
