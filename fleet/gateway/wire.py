@@ -65,6 +65,7 @@ class WireProtocol(HttpToolsProtocol):
         if (
             self._between
             and self._call is None
+            and not self._queue
             and not self._deaf
             and (cycle is None or cycle.response_complete)
         ):
@@ -137,7 +138,7 @@ class WireProtocol(HttpToolsProtocol):
             return
         self._arriving = self._begin = None
         self._read = call
-        if self._call is None:
+        if self._call is None and not self._queue:
             self._start(call, begin)
         elif len(self._queue) < MAX_PIPELINED:
             self._queue.append((call, begin))

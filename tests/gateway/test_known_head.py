@@ -4,10 +4,15 @@ import asyncio
 import json
 
 import httptools
+import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
+from uvicorn.server import ServerState
 
+from fleet.gateway.call import Call
 from fleet.gateway.known_head import KnownHead, learn
+from fleet.gateway.wire import WireProtocol
+from fleet.gateway.wire_call import HotRoutes
 from tests.gateway.conftest import Stack
 from tests.gateway.gateway_process import GatewayProcess, until
 
@@ -157,6 +162,38 @@ async def test_a_kept_connection_is_answered_alike_however_its_requests_arrive(
         await kept.send(kept.request("the last"))
         assert await kept.status() == 200
     assert replica.seen.inputs == [*sent, "pipelined", "behind it", "cut", "cut", "the last"]
+
+
+async def test_a_request_that_comes_between_two_answers_does_not_overtake_the_one_in_line() -> None:
+    begun: list[Call] = []
+    hot = HotRoutes({b"/v1/infer": begun.append}, lambda: "id", lambda _path, _status: None)
+    config = uvicorn.Config(lambda: None, http="httptools", ws="none", lifespan="off")
+    config.load()
+    made: list[WireProtocol] = []
+
+    def make() -> WireProtocol:
+        made.append(WireProtocol(config, ServerState(), {}, hot=hot))
+        return made[-1]
+
+    server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request(HEADERS, b"first"))
+        await until(lambda: len(begun) == 1)
+        begun[0].answer(200, b"{}")  # its head is known from here on
+        writer.write(request(HEADERS, b"a") + request(HEADERS, b"b"))
+        await until(lambda: len(begun) == 2)
+        begun[1].answer(200, b"{}")
+        made[0].data_received(request(HEADERS, b"c"))  # before the loop has turned
+        for place, body in ((2, b"b"), (3, b"c")):
+            await until(lambda place=place: len(begun) == place + 1)
+            assert begun[place].body == body
+            begun[place].answer(200, b"{}")
+    finally:
+        writer.close()
+        await writer.wait_closed()
+        server.close()
 
 
 async def test_a_key_that_a_connection_has_used_is_refused_once_it_is_revoked(
