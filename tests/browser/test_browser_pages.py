@@ -1,6 +1,7 @@
 """Every page in Chromium: strict policy, accessible, usable wide and narrow, with and without
 JavaScript."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -136,3 +137,20 @@ def test_a_chart_draws_its_threshold_and_says_itself_in_words(operator: Watched)
     assert "latency" in label
     operator.page.click("[data-chart=evidence] summary")
     assert operator.page.locator("[data-chart=evidence] tbody tr").count() > 5
+
+
+def test_the_words_of_markers_lay_on_each_other_where_decisions_were_close(
+    operator: Watched,
+) -> None:
+    operator.open("/models/llama-3-8b/?range=24h")
+    wait_for_charts(operator)
+    plot = "[data-chart=arm_rate] [data-plot]"
+    lines = operator.page.evaluate(f"document.querySelector('{plot}').layout.shapes.length")
+    boxes = operator.page.evaluate(
+        f"""[...document.querySelectorAll('{plot} .annotation-text')]
+              .map((text) => text.getBoundingClientRect())
+              .map((box) => [box.left, box.right]).sort((a, b) => a[0] - b[0])"""
+    )
+    assert lines > len(boxes) >= 1
+    for (_, right), (left, _) in itertools.pairwise(boxes):
+        assert right <= left

@@ -7,6 +7,7 @@ import { inUtc } from "./clock.js";
 import { colorOf } from "./theme.js";
 
 const CONFIG = { displayModeBar: false, responsive: false, doubleClick: false };
+const LETTER_PX = 5.4; // of a marker's words
 const LIVE_POINTS = 300;
 const LIVE_SPAN_MS = 300000;
 const queue = [];
@@ -105,11 +106,24 @@ class Chart {
       type: "line", x0: written(marker.t), x1: written(marker.t), yref: "paper", y0: 0, y1: 1,
       line: { color: colorOf("var(--canary)"), width: 1, dash: "2px,3px" },
     }))];
-    layout.annotations = this.markers.map((marker) => ({
+    layout.annotations = this.legible().map((marker) => ({
       x: written(marker.t), y: 1, yref: "paper", text: marker.text, showarrow: false, yanchor: "top", xanchor: "left", xshift: 2,
       font: { size: 10, color: colorOf("var(--canary-text)") },
     }));
     return layout;
+  }
+
+  // Markers whose words do not lie on those of a newer one. Every marker has its line.
+  legible() {
+    const times = this.series.t ?? [];
+    const perMs = this.plot.clientWidth / (times.at(-1) - times[0] || 1);
+    let free = Infinity;
+    return this.markers.toReversed().filter((marker) => {
+      const x = (marker.t - times[0]) * perMs;
+      if (x + LETTER_PX * (marker.text.length + 1) > free) return false;
+      free = x;
+      return true;
+    });
   }
 
   draw() {
