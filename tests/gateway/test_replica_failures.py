@@ -39,10 +39,10 @@ async def test_a_killed_replica_costs_no_client_an_error(stack: Stack) -> None:
     for _ in range(2):
         await stack.replica(answers(0.02))
     gateway = await stack.gateway(stack.rows.tenant())
-    running = asyncio.create_task(gateway.infer_many(400, 16, deadlineMs=10_000))
-    await until(lambda: victim.seen.items >= 20)
+    running = asyncio.create_task(gateway.infer_many(1_000, 16, deadlineMs=10_000))
+    await until(lambda: victim.seen.items >= 1)  # however seldom it is chosen: one batch is there
     await victim.stop()
-    assert statuses(await running) == {200: 400}
+    assert statuses(await running) == {200: 1_000}
 
     async def noticed() -> bool:
         views = {view["replicaId"]: view for view in (await gateway.state())["replicas"]}
