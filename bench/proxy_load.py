@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def whole(server: Process, script: Path, connections: int, seconds: int) -> Roun
         p50_us=float(p50) if good > 0 else None,
         p99_us=float(p99) if good > 0 else None,
     )
+
+
+def set_pace(upstream: Process, pace: str) -> None:
+    """The streams of an `instant_server` beat in "step", or "free" of each other."""
+    request = urllib.request.Request(f"{upstream.url}/pace/{pace}", data=b"")
+    with urllib.request.urlopen(request, timeout=10.0):
+        pass
 
 
 def streams(server: Process, key: str, at_once: int, events: int) -> Round:

@@ -5,6 +5,11 @@
 A completion is one ready-made answer, sent as soon as the request is whole. A stream sends
 `max_tokens` events, one every `GAP_MS`, and every event carries the instant it was sent (the
 machine's monotonic clock in nanoseconds), so that a reader can tell how long it travelled.
+
+Streams beat each in its own time, as those of many servers together do, until
+`POST /pace/step`; from then on all beat together, as the streams of one server with
+continuous batching do, which computes a token of each running sequence in one step.
+`POST /pace/free` goes back.
 """
 
 import argparse
@@ -60,8 +65,27 @@ _STREAM_HEAD = (
 )
 
 
+class Step:
+    """The steps of an engine that computes one token of every stream at once."""
+
+    def __init__(self) -> None:
+        self.together = False
+        self._next: asyncio.Future[None] | None = None
+
+    def next(self) -> asyncio.Future[None]:
+        """Done at the end of the step that is under way."""
+        loop = asyncio.get_running_loop()
+        if self._next is None or self._next.done():
+            self._next = coming = loop.create_future()
+            loop.call_later(GAP_MS / 1000.0, coming.set_result, None)
+        return self._next
+
+
 class Connection(asyncio.Protocol):
     """One keep-alive connection; requests come one after another."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -95,6 +119,9 @@ class Connection(asyncio.Protocol):
                 asked = _TOKENS.search(body)
                 tokens = int(asked[1]) if asked else 16
                 self._stream = asyncio.get_running_loop().create_task(self._tell(tokens))
+            elif head.startswith(b"POST /pace/"):
+                self._step.together = head.startswith(b"POST /pace/step ")
+                self._transport.write(_whole(b"200 OK", b"{}"))
             else:
                 self._transport.write(_COMPLETION)
         elif head.startswith((b"GET /health ", b"GET /v1/models ")):
@@ -105,17 +132,23 @@ class Connection(asyncio.Protocol):
     async def _tell(self, tokens: int) -> None:
         write = self._transport.write
         write(_STREAM_HEAD)
-        await asyncio.sleep(random.random() * GAP_MS / 1000.0)  # streams do not beat in step
+        together = self._step.together
+        if not together:
+            await asyncio.sleep(random.random() * GAP_MS / 1000.0)
         for _ in range(tokens):
+            if together:
+                await asyncio.shield(self._step.next())
             event = _EVENT % time.monotonic_ns()
             write(b"%x\r\n%b\r\n" % (len(event), event))
-            await asyncio.sleep(GAP_MS / 1000.0)
+            if not together:
+                await asyncio.sleep(GAP_MS / 1000.0)
         write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(_END), _END))
 
 
 async def _serve(port: int) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Connection, "127.0.0.1", port, backlog=1024)
+    step = Step()
+    server = await loop.create_server(lambda: Connection(step), "127.0.0.1", port, backlog=1024)
     async with server:
         await server.serve_forever()
 
