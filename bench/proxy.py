@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--systems", default=known, help=f"separated by commas ({known})")
     parser.add_argument("--seconds", type=int, default=2, help="length of a round (2)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind (3)")
-    parser.add_argument("--events", type=int, default=150, help="events of a stream (150)")
+    parser.add_argument("--events", type=int, default=400, help="events of a stream (400)")
 
 
 def run(args: argparse.Namespace, progress: Progress) -> Report:

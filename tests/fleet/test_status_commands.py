@@ -61,7 +61,7 @@ async def test_status_broke_as_soon_as_the_feed_had_a_line(
         await stack.replica(fails(500))
         gateways = [await stack.gateway(key, state_dir=tmp_path / name) for name in ("a", "b")]
         for gateway in gateways:
-            await gateway.infer_many(20, 1)
+            await gateway.infer_many(20, 1, deadlineMs=200)
         command = sync_to_async(run, thread_sensitive=False)
         for urls in (gateways[0].url, ",".join(gateway.url for gateway in gateways)):
             state = json.loads(await command("status", "--gateway", urls, "--json"))

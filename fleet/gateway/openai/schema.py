@@ -24,11 +24,21 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
+Messages = Annotated[
+    msgspec.Raw,
+    Meta(extra_json_schema={"type": "array", "minItems": 1, "items": {"type": "object"}}),
+]
+Prompt = Annotated[
+    msgspec.Raw,
+    Meta(extra_json_schema={"type": ["string", "array"]}),
+]
+
+
 class ChatBody(msgspec.Struct):
     """`POST /v1/chat/completions`."""
 
     model: Model
-    messages: msgspec.Raw
+    messages: Messages
     stream: bool | None = None
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
@@ -41,7 +51,7 @@ class CompletionBody(msgspec.Struct):
     """`POST /v1/completions`."""
 
     model: Model
-    prompt: msgspec.Raw
+    prompt: Prompt
     stream: bool | None = None
     max_tokens: Tokens | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
