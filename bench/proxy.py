@@ -19,6 +19,7 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -39,7 +40,21 @@ GOAL_CPU_US, GOAL_EVENT_CPU_US, GOAL_EVENT_MS = 250.0, 20.0, 0.3
 GOAL_MEMORY_MB, GOAL_OF_ENVOY = 150.0, 0.1
 _CONNECTIONS = 32
 _STREAMS = 32
-Rounds = dict[str, list[Round]]
+
+
+@dataclass(slots=True, frozen=True)
+class Rounds:
+    """What one system was put through."""
+
+    many: list[Round] = field(default_factory=list)  # whole answers, many connections
+    alone: list[Round] = field(default_factory=list)  # whole answers, one connection
+    events: list[Round] = field(default_factory=list)  # streams, each in its own time
+    in_step: list[Round] = field(default_factory=list)  # streams that beat together
+
+    def errors(self) -> int:
+        """All that failed."""
+        kinds = (self.many, self.alone, self.events, self.in_step)
+        return sum(each.errors for rounds in kinds for each in rounds)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,25 +83,23 @@ def run(args: argparse.Namespace, progress: Progress) -> Report:
             servers[name] = stack.enter_context(_start(name, upstream.url, folder, stack))
             bar.advance()
         scripts = {name: write_script(folder, server.key) for name, server in servers.items()}
-        many: Rounds = {name: [] for name in servers}
-        alone: Rounds = {name: [] for name in servers}
-        events: Rounds = {name: [] for name in servers}
-        in_step: Rounds = {name: [] for name in servers}
+        rounds = {name: Rounds() for name in servers}
         for name, server in servers.items():
             whole(server, scripts[name], 8, 1)  # caches fill, models of cost learn
             bar.advance()
         for _ in range(args.rounds):
             for name, server in servers.items():
                 bar.say(name)
-                many[name].append(whole(server, scripts[name], _CONNECTIONS, args.seconds))
-                alone[name].append(whole(server, scripts[name], 1, args.seconds))
-                events[name].append(streams(server, server.key, _STREAMS, args.events))
+                done = rounds[name]
+                done.many.append(whole(server, scripts[name], _CONNECTIONS, args.seconds))
+                done.alone.append(whole(server, scripts[name], 1, args.seconds))
+                done.events.append(streams(server, server.key, _STREAMS, args.events))
                 set_pace(upstream, "step")
-                in_step[name].append(streams(server, server.key, _STREAMS, args.events))
+                done.in_step.append(streams(server, server.key, _STREAMS, args.events))
                 set_pace(upstream, "free")
                 bar.advance(4)
         memory = {name: server.memory_mb() for name, server in servers.items()}
-    rows = [_row(name, many, alone, events, in_step, memory) for name in servers]
+    rows = [_row(name, rounds[name], rounds[DIRECT], memory[name]) for name in servers]
     return Report(
         name=NAME,
         title="In front of a model server",
@@ -115,36 +128,29 @@ def _median(rounds: Sequence[Round], what: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _row(
-    name: str,
-    many: Rounds,
-    alone: Rounds,
-    events: Rounds,
-    in_step: Rounds,
-    memory: dict[str, float],
-) -> dict[str, object]:
-    def added(rounds: Rounds, what: str) -> float | None:
-        ours, direct = _median(rounds[name], what), _median(rounds[DIRECT], what)
-        if ours is None or direct is None or name == DIRECT:
+def _row(name: str, mine: Rounds, direct: Rounds, memory_mb: float) -> dict[str, object]:
+    measured = name != DIRECT  # else it is the upstream itself
+
+    def added_ms(through: list[Round], without: list[Round], what: str) -> float | None:
+        whole_us, least_us = _median(through, what), _median(without, what)
+        if whole_us is None or least_us is None or not measured:
             return None
-        return (ours - direct) / 1000.0
+        return (whole_us - least_us) / 1000.0
 
     return {
         "system": name,
-        "cpu_us": None if name == DIRECT else _median(many[name], "cpu_us"),
-        "per_s": _median(many[name], "per_s"),
-        "p50_ms_at_32": _ms(_median(many[name], "p50_us")),
-        "p99_ms_at_32": _ms(_median(many[name], "p99_us")),
-        "added_p50_ms": added(alone, "p50_us"),
-        "added_p99_ms": added(alone, "p99_us"),
-        "event_cpu_us": None if name == DIRECT else _median(events[name], "cpu_us"),
-        "step_event_cpu_us": None if name == DIRECT else _median(in_step[name], "cpu_us"),
-        "event_added_p50_ms": added(events, "p50_us"),
-        "event_added_p99_ms": added(events, "p99_us"),
-        "memory_mb": None if name == DIRECT else memory[name],
-        "errors": sum(
-            each.errors for rounds in (many, alone, events, in_step) for each in rounds[name]
-        ),
+        "cpu_us": _median(mine.many, "cpu_us") if measured else None,
+        "per_s": _median(mine.many, "per_s"),
+        "p50_ms_at_32": _ms(_median(mine.many, "p50_us")),
+        "p99_ms_at_32": _ms(_median(mine.many, "p99_us")),
+        "added_p50_ms": added_ms(mine.alone, direct.alone, "p50_us"),
+        "added_p99_ms": added_ms(mine.alone, direct.alone, "p99_us"),
+        "event_cpu_us": _median(mine.events, "cpu_us") if measured else None,
+        "step_event_cpu_us": _median(mine.in_step, "cpu_us") if measured else None,
+        "event_added_p50_ms": added_ms(mine.events, direct.events, "p50_us"),
+        "event_added_p99_ms": added_ms(mine.events, direct.events, "p99_us"),
+        "memory_mb": memory_mb if measured else None,
+        "errors": mine.errors(),
     }
 
 

@@ -65,27 +65,37 @@ _STREAM_HEAD = (
 )
 
 
-class Step:
-    """The steps of an engine that computes one token of every stream at once."""
+class Pace:
+    """When the next event of a stream is due."""
 
     def __init__(self) -> None:
-        self.together = False
-        self._next: asyncio.Future[None] | None = None
+        self.in_step = False
+        self._step = asyncio.Event()  # set: the step is over
+        self._step.set()
 
-    def next(self) -> asyncio.Future[None]:
-        """Done at the end of the step that is under way."""
-        loop = asyncio.get_running_loop()
-        if self._next is None or self._next.done():
-            self._next = coming = loop.create_future()
-            loop.call_later(GAP_MS / 1000.0, coming.set_result, None)
-        return self._next
+    async def start(self) -> None:
+        """Wait for a stream's first event."""
+        if self.in_step:
+            await self.gap()
+        else:
+            await asyncio.sleep(random.random() * GAP_MS / 1000.0)
+
+    async def gap(self) -> None:
+        """Wait from one event to the next; in step, until the step under way is over."""
+        if not self.in_step:
+            await asyncio.sleep(GAP_MS / 1000.0)
+            return
+        if self._step.is_set():
+            self._step = asyncio.Event()
+            asyncio.get_running_loop().call_later(GAP_MS / 1000.0, self._step.set)
+        await self._step.wait()
 
 
 class Connection(asyncio.Protocol):
     """One keep-alive connection; requests come one after another."""
 
-    def __init__(self, step: Step) -> None:
-        self._step = step
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -120,7 +130,7 @@ class Connection(asyncio.Protocol):
                 tokens = int(asked[1]) if asked else 16
                 self._stream = asyncio.get_running_loop().create_task(self._tell(tokens))
             elif head.startswith(b"POST /pace/"):
-                self._step.together = head.startswith(b"POST /pace/step ")
+                self._pace.in_step = head.startswith(b"POST /pace/step ")
                 self._transport.write(_whole(b"200 OK", b"{}"))
             else:
                 self._transport.write(_COMPLETION)
@@ -132,23 +142,18 @@ class Connection(asyncio.Protocol):
     async def _tell(self, tokens: int) -> None:
         write = self._transport.write
         write(_STREAM_HEAD)
-        together = self._step.together
-        if not together:
-            await asyncio.sleep(random.random() * GAP_MS / 1000.0)
+        await self._pace.start()
         for _ in range(tokens):
-            if together:
-                await asyncio.shield(self._step.next())
             event = _EVENT % time.monotonic_ns()
             write(b"%x\r\n%b\r\n" % (len(event), event))
-            if not together:
-                await asyncio.sleep(GAP_MS / 1000.0)
+            await self._pace.gap()
         write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(_END), _END))
 
 
 async def _serve(port: int) -> None:
     loop = asyncio.get_running_loop()
-    step = Step()
-    server = await loop.create_server(lambda: Connection(step), "127.0.0.1", port, backlog=1024)
+    pace = Pace()
+    server = await loop.create_server(lambda: Connection(pace), "127.0.0.1", port, backlog=1024)
     async with server:
         await server.serve_forever()
 

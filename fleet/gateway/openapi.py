@@ -7,6 +7,7 @@ import msgspec
 from fleet.gateway.errors import ErrorEnvelope
 from fleet.gateway.openai.document import BODIES, paths
 from fleet.gateway.openapi_parts import (
+    IDEMPOTENCY_KEY,
     ONLY_SOME,
     REF,
     anything,
@@ -46,7 +47,7 @@ def document() -> dict[str, Any]:
                     body=infer,
                     answer=answer,
                     parameters=[
-                        text_header("Idempotency-Key", "The same key and body are run once.", 255),
+                        IDEMPOTENCY_KEY,
                         text_header(
                             "X-Halcyon-Version", "Which version, for keys that may choose.", 128
                         ),

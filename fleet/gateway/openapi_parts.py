@@ -35,12 +35,12 @@ def operation(
     also: frozenset[int] = frozenset(),
 ) -> dict[str, Any]:
     """One that asks for a key. `error`: the envelope; `also`: statuses that few others give."""
-    told = as_json(error or {"$ref": REF.format(name="ErrorEnvelope")})
+    told = _as_json(error or {"$ref": REF.format(name="ErrorEnvelope")})
     made: dict[str, Any] = {
         "operationId": name,
         "summary": summary,
         "responses": {
-            "200": {"description": "Done.", "content": as_json(answer)},
+            "200": {"description": "Done.", "content": _as_json(answer)},
             **{
                 str(status): {"description": _TAGS[status], "content": told}
                 for status in sorted(set(STATUS.values()) & set(_TAGS) - ONLY_SOME | also)
@@ -48,7 +48,7 @@ def operation(
         },
     }
     if body is not None:
-        made["requestBody"] = {"required": True, "content": as_json(body)}
+        made["requestBody"] = {"required": True, "content": _as_json(body)}
     if parameters:
         made["parameters"] = parameters
     return made
@@ -61,7 +61,7 @@ def unguarded(name: str, summary: str, statuses: set[int]) -> dict[str, Any]:
         "summary": summary,
         "security": [],
         "responses": {
-            str(status): {"description": summary, "content": as_json(anything())}
+            str(status): {"description": summary, "content": _as_json(anything())}
             for status in sorted(statuses)
         },
     }
@@ -88,10 +88,12 @@ def anything() -> dict[str, Any]:
     return {"type": "object"}
 
 
-def as_json(schema: dict[str, Any]) -> dict[str, Any]:
-    """Content of that schema."""
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def _as_json(schema: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "header", "description": description, "schema": schema}
+IDEMPOTENCY_KEY = text_header("Idempotency-Key", "The same key and body are run once.", 255)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet.gateway.openai.schema import ChatBody, CompletionBody, EmbeddingBody
 from fleet.gateway.openapi_parts import (
+    IDEMPOTENCY_KEY,
     ONLY_SOME,
     anything,
     in_path,
@@ -72,7 +73,7 @@ def _run(name: str, summary: str, body: dict[str, Any], *more: dict[str, Any]) -
             ),
             *more,
             text_header("X-Halcyon-Session", "Draws requests of a session to one replica.", 256),
-            text_header("Idempotency-Key", "The same key and body are run once.", 255),
+            IDEMPOTENCY_KEY,
         ],
         error=_ERROR,
         also=ONLY_SOME,

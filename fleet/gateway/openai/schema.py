@@ -18,20 +18,15 @@ MAX_OUTPUT_TOKENS = 1_000_000
 PREFIX_BYTES = 512
 Model = Annotated[str, Meta(min_length=1, max_length=256)]
 Tokens = Annotated[int, Meta(ge=0, le=MAX_OUTPUT_TOKENS)]
-
-
-class StreamOptions(msgspec.Struct):
-    include_usage: bool | None = None
-
-
 Messages = Annotated[
     msgspec.Raw,
     Meta(extra_json_schema={"type": "array", "minItems": 1, "items": {"type": "object"}}),
 ]
-Prompt = Annotated[
-    msgspec.Raw,
-    Meta(extra_json_schema={"type": ["string", "array"]}),
-]
+Prompt = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": ["string", "array"]})]
+
+
+class StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
 
 
 class ChatBody(msgspec.Struct):
