@@ -108,13 +108,13 @@ class Scheduler:
         attempt = self._attempt(lease_id)
         if not attempt.streaming:
             attempt.streaming = True
-            attempt.answered_ms = self._state.clock.now_ms()
-            attempt.lease.replica.answered(attempt.answered_ms)
+            state = self._state
+            attempt.answered_ms = now_ms = state.clock.now_ms()
+            if attempt.lease.begin(now_ms):
+                state.dirty[attempt.pool] = None
             rival = attempt.rival
-            if rival is not None and rival.lease_id in self._state.attempts:
-                dispatch.abort(
-                    self._state, rival, Outcome.CANCELLED, "the other attempt began to answer"
-                )
+            if rival is not None and rival.lease_id in state.attempts:
+                dispatch.abort(state, rival, Outcome.CANCELLED, "the other attempt began to answer")
 
     def complete(self, lease_id: int, report: LeaseReport) -> None:
         """An attempt ended. Its lease is released here, exactly once."""

@@ -14,6 +14,7 @@ to the pool at the next renewal, so nothing is free.
         bucket.granted(grant, now_ms)     bucket.unheard(ask)
 """
 
+from collections.abc import Callable
 from math import exp, inf
 from weakref import WeakSet
 
@@ -88,8 +89,7 @@ class LeasedBucket:
         if need > self.burst:
             return inf
         if not self.touched:
-            self.touched = True
-            self._leases.touched.append(self)
+            self._leases.touch(self)
         self._wanted += need
         if need > self._need:
             self._need = need
@@ -112,8 +112,7 @@ class LeasedBucket:
     def settle(self, reserved: float, used: float, now_ms: float) -> None:
         """Return what was reserved and not used, or charge what was used beyond it."""
         if not self.touched:
-            self.touched = True
-            self._leases.touched.append(self)
+            self._leases.touch(self)
         self._spent += used - reserved
         if now_ms < self._until_ms:
             self._held += reserved - used
@@ -167,8 +166,7 @@ class LeasedBucket:
         """The store did not answer: remember what it was not told."""
         self._spent += ask.spent
         if not self.touched:
-            self.touched = True
-            self._leases.touched.append(self)
+            self._leases.touch(self)
 
     def is_due(self, now_ms: float) -> bool:
         """Whether it was asked long enough ago to ask again."""
@@ -210,11 +208,12 @@ Leased = LeasedBucket | LeasedPlaces
 class QuotaLeases:
     """The leased buckets and places of one gateway."""
 
-    __slots__ = ("_buckets", "live_gateways", "touched")
+    __slots__ = ("_buckets", "live_gateways", "on_touch", "touched")
 
     def __init__(self, live_gateways: int = 1) -> None:
         self.live_gateways = live_gateways
         self.touched: list[Leased] = []
+        self.on_touch: Callable[[], None] | None = None  # called with the first one touched
         self._buckets: WeakSet[Leased] = WeakSet()
 
     def make(
@@ -230,6 +229,13 @@ class QuotaLeases:
         leased = LeasedPlaces(self, tenant, places)
         self._buckets.add(leased)
         return leased
+
+    def touch(self, leased: Leased) -> None:
+        """`leased`, which was not touched before, has something to tell."""
+        leased.touched = True
+        self.touched.append(leased)
+        if self.on_touch is not None and len(self.touched) == 1:
+            self.on_touch()
 
     def due(self, now_ms: float) -> list[Leased]:
         """The buckets that have something to tell and were not heard for a renewal's time."""

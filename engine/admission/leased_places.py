@@ -133,5 +133,4 @@ class LeasedPlaces:
 
     def _keep(self) -> None:
         if not self.touched:
-            self.touched = True
-            self._leases.touched.append(self)
+            self._leases.touch(self)

@@ -53,11 +53,18 @@ class Permit:
         self._priority = priority
         self._open = True
 
-    def succeed(self, latency_ms: float, tokens_used: int, now_ms: float) -> None:
-        """Served after `latency_ms`."""
+    def succeed(
+        self,
+        latency_ms: float,
+        tokens_used: int,
+        now_ms: float,
+        against_slo_ms: float | None = None,
+    ) -> None:
+        """Served after `latency_ms`, `against_slo_ms` of which (None: all) the SLO speaks of."""
         self._leave(now_ms)
         self._account.settle(self._tokens, tokens_used, now_ms, latency_ms)
-        self._occupancy.limit.observe(latency_ms, _SUCCESS, now_ms)
+        sample_ms = latency_ms if against_slo_ms is None else against_slo_ms
+        self._occupancy.limit.observe(sample_ms, _SUCCESS, now_ms)
 
     def ignore(self, tokens_used: int, now_ms: float) -> None:
         """Ended in a way that says nothing about load."""

@@ -11,9 +11,12 @@ window of at least 20 answers and 250 ms:
 shows first, and for whole answers the time for each hundred tokens, because a long answer is
 not a slow server. `unloaded` is the lowest window mean seen; the slack of 30 ms keeps a quick
 server (9 ms alone, 39 ms with sixteen at once, and the best throughput there) from being
-taken for a full one. Busy answers cut the ceiling to 0.9 of
-what was in flight, once per window. The declared maximum is never exceeded, and one is the
-least.
+taken for a full one. Busy answers cut the ceiling to 0.9 of what was in flight, once per
+window. The declared maximum is never exceeded, and one is the least.
+
+Streams last, and where all places are taken by them no window fills for as long as they do.
+But when everything that is out has sent its first byte, nothing waits inside: until the
+server first shows that it is full, that alone widens the ceiling, a first byte at a time.
 
 Under steady load nothing shows how fast the server would be without it. Letting `unloaded`
 drift up instead believes the queue to be the server, and the ceiling runs away. So after
@@ -21,8 +24,8 @@ drift up instead believes the queue to be the server, and the ceiling runs away.
 ceiling is a quarter, and what the second one takes is `unloaded` from then on (as BBR measures
 the round trip). Without the guard "only while it was full" a quiet night raises the ceiling
 to the maximum, and the morning finds out. Source: the gradient limiter of Netflix's
-concurrency-limits, with a tolerance of 2,
-because batching on the far side makes latency rise with load honestly.
+concurrency-limits, with a tolerance of 2, because batching on the far side makes latency rise
+with load honestly.
 """
 
 from dataclasses import dataclass
@@ -69,6 +72,7 @@ class LearnedCeiling:
         "_measure_at_ms",
         "_measuring",
         "_peak",
+        "_starting",
         "_sum_ms",
         "_unloaded_ms",
         "_window_from_ms",
@@ -89,6 +93,7 @@ class LearnedCeiling:
         self._sum_ms = 0.0
         self._peak = 0
         self._cut = False  # a busy answer already cut the ceiling in this window
+        self._starting = True  # it never showed that it was full
 
     def set_most(self, most: int) -> None:
         """The declared maximum changed."""
@@ -110,8 +115,23 @@ class LearnedCeiling:
         ):
             self._close_window(now_ms)
 
+    def began(self, first_ms: float, in_flight: int, all_began: bool, now_ms: float) -> None:
+        """A stream's first byte came after `first_ms`; `all_began`: so it did for every other
+        request that is out."""
+        self.answered(first_ms, in_flight, now_ms)
+        full = all_began and in_flight >= self.value
+        if not (full and self._starting and self._answers):
+            return
+        mean_ms = self._sum_ms / self._answers
+        if self._unloaded_ms is None:
+            self._unloaded_ms = mean_ms
+        if mean_ms <= self._fair_ms(self._unloaded_ms):
+            self._set(self._limit + sqrt(self._limit))
+            self._begin_window(now_ms)
+
     def busy(self, in_flight: int, now_ms: float) -> None:
         """The server refused one while `in_flight` were out (that one included)."""
+        self._starting = False
         if not self._cut:
             self._set(min(self._limit, (in_flight - 1) * self._config.busy_ratio))
             self._begin_window(now_ms)
@@ -132,8 +152,9 @@ class LearnedCeiling:
                 self._unloaded_ms = unloaded_ms = mean_ms
             gradient = 1.0
             if mean_ms > 0.0:
-                fair_ms = config.tolerance * unloaded_ms + config.slack_ms
-                gradient = min(max(fair_ms / mean_ms, 0.5), 1.0)
+                gradient = min(max(self._fair_ms(unloaded_ms) / mean_ms, 0.5), 1.0)
+            if gradient < 1.0:
+                self._starting = False
             growth = sqrt(self._limit) if full else 0.0
             self._limit = self._limit * gradient + growth
             if self._measure_at_ms is None:
@@ -142,6 +163,10 @@ class LearnedCeiling:
                 self._measuring = 2
         self._set(self._limit)
         self._begin_window(now_ms)
+
+    def _fair_ms(self, unloaded_ms: float) -> float:
+        """What a request may take on a server that is busy and not full."""
+        return self._config.tolerance * unloaded_ms + self._config.slack_ms
 
     def _set(self, limit: float) -> None:
         self._limit = min(max(limit, 1.0), float(self.most))
@@ -184,6 +209,10 @@ class Ceiling:
     def answered(self, latency_ms: float, in_flight: int, now_ms: float) -> None:
         if self._learned is not None:
             self._learned.answered(latency_ms, in_flight, now_ms)
+
+    def began(self, first_ms: float, in_flight: int, all_began: bool, now_ms: float) -> None:
+        if self._learned is not None:
+            self._learned.began(first_ms, in_flight, all_began, now_ms)
 
     def busy(self, in_flight: int, now_ms: float) -> None:
         if self._learned is not None:

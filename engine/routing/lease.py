@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 class Lease:
     """One place at `replica`, taken at `taken_ms`."""
 
-    __slots__ = ("generation", "is_probe", "released", "replica", "replica_id", "taken_ms")
+    __slots__ = (
+        "begun",
+        "generation",
+        "is_probe",
+        "released",
+        "replica",
+        "replica_id",
+        "taken_ms",
+    )
 
     def __init__(
         self, replica: ReplicaState, generation: int, is_probe: bool, taken_ms: float
@@ -34,7 +42,13 @@ class Lease:
         self.generation = generation
         self.is_probe = is_probe
         self.taken_ms = taken_ms
+        self.begun = False
         self.released = False
+
+    def begin(self, now_ms: float) -> bool:
+        """The first byte of a stream came. Returns whether the replica now takes more at once."""
+        self.begun = True
+        return self.replica.began(self, now_ms)
 
     def release(
         self, outcome: Outcome, latency_ms: float | None, now_ms: float, size: float = 1.0

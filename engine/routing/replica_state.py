@@ -43,6 +43,7 @@ class ReplicaState:
         "_rng",
         "_silence",
         "batches",
+        "begun",
         "breaker",
         "busy",
         "ceiling",
@@ -80,6 +81,7 @@ class ReplicaState:
         self.replica_id = spec.replica_id
         self.weight = spec.weight
         self.in_flight = 0
+        self.begun = 0  # streams among them whose first byte came
         self.shared: SharedPlaces | None = None  # where the process serves several models
         self.elsewhere = 0  # leases of its other models
         self.queued = 0  # as the replica itself reported
@@ -175,6 +177,8 @@ class ReplicaState:
         """A lease ended: free its place and learn from it. Called by the lease, once."""
         in_flight = self.in_flight
         self.in_flight = in_flight - 1
+        if lease.begun:
+            self.begun -= 1
         if self.shared is not None:
             self.shared.given_back(self, now_ms)
         surroundings = self.surroundings
@@ -184,7 +188,7 @@ class ReplicaState:
         if lease.generation == breaker.generation:
             silent = False
             if outcome is Outcome.SUCCESS:
-                self._succeeded(elapsed_ms, size, in_flight, now_ms)
+                self._succeeded(elapsed_ms, size, in_flight, lease.begun, now_ms)
             elif outcome is Outcome.FAULT:
                 self.latency.penalise(elapsed_ms, surroundings.median_ms, now_ms)
                 self.pace.faulted(self._rng, now_ms)
@@ -214,9 +218,18 @@ class ReplicaState:
 
     # -- learning --------------------------------------------------------------------
 
-    def answered(self, now_ms: float) -> None:
-        """A byte came: whatever else is wrong, it is not hanging."""
+    def began(self, lease: Lease, now_ms: float) -> bool:
+        """A stream's first byte came: whatever else is wrong, it is not hanging. Returns whether
+        the ceiling rose."""
         self._silence.broken(now_ms)
+        self.begun += 1
+        before = self.ceiling
+        all_began = self.begun == self.in_flight and not self.elsewhere
+        self._places.began(now_ms - lease.taken_ms, self.in_flight, all_began, now_ms)
+        self.ceiling = self._places.value
+        if self.ceiling != before:
+            self.surroundings.changed(self, now_ms)
+        return self.ceiling > before
 
     def backpressure(self, retry_after_ms: float | None, now_ms: float) -> None:
         """It said busy. Not a fault: it is left alone for a moment, nothing more."""
@@ -284,7 +297,9 @@ class ReplicaState:
         self.queued = 0
         self.slow_start.begin(self._process.started_ms, self.config.slow_start.ramp_ms)
 
-    def _succeeded(self, elapsed_ms: float, size: float, in_flight: int, now_ms: float) -> None:
+    def _succeeded(
+        self, elapsed_ms: float, size: float, in_flight: int, begun: bool, now_ms: float
+    ) -> None:
         self.batches += 1
         self.last_success_ms = now_ms
         self._silence.broken(now_ms)
@@ -292,8 +307,9 @@ class ReplicaState:
         self.recent.record(elapsed_ms, now_ms)
         self.busy.free()
         self.pace.succeeded()
-        self._places.answered(elapsed_ms / size, in_flight, now_ms)
-        self.ceiling = self._places.value
+        if not begun:  # else the ceiling learned from its first byte
+            self._places.answered(elapsed_ms / size, in_flight, now_ms)
+            self.ceiling = self._places.value
 
     def _healed(self, now_ms: float) -> None:
         self.latency.forgive()

@@ -3,9 +3,10 @@
 `finish_*` are the only ways out for a ticket: each releases the permit by exactly one verb,
 moves the ledger, feeds the evidence and emits one `Deliver`. The permit's verb follows the
 outcome: served -> succeed (a latency sample), timed out on a replica -> drop (congestion),
-everything else -> ignore (a fast failure must never read as a latency improvement). What
-the planner gave up in the queue is ignored too: shedding is its way of keeping the others
-in time, and a limit that read it as congestion would refuse at random what it sheds by worth.
+everything else -> ignore (a fast failure must never read as a latency improvement, nor a
+stream that began in time and was cut short as congestion). What the planner gave up in the
+queue is ignored too: shedding is its way of keeping the others in time, and a limit that read
+it as congestion would refuse at random what it sheds by worth.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def serve(
         return
     permit, ticket.permit = ticket.permit, None
     if permit is not None:
-        permit.succeed(latency_ms, item.prompt_tokens + item.completion_tokens, now_ms)
+        spent = item.prompt_tokens + item.completion_tokens
+        permit.succeed(latency_ms, spent, now_ms, _against_slo_ms(attempt, ticket, item, now_ms))
     state.ledger.served += 1
     pool.served += 1
     pool.latency.record(latency_ms, now_ms)
@@ -64,7 +66,10 @@ def refuse_ticket(state: State, ticket: Ticket, refusal: Refusal, now_ms: float)
     if ticket.permit is not None:
         if timed_out and was_running:
             spent = ticket.request.tokens_spent
-            ticket.permit.drop(now_ms - ticket.arrived_ms, spent, now_ms)
+            if any(attempt.streaming for attempt in ticket.history):
+                ticket.permit.ignore(spent, now_ms)
+            else:
+                ticket.permit.drop(now_ms - ticket.arrived_ms, spent, now_ms)
         else:
             ticket.permit.ignore(0, now_ms)
     ledger = state.ledger
@@ -205,6 +210,18 @@ def upstream_refusal(
         retry_after_ms=max(attempt.plan.predicted_ms, 1.0),
         details=details,
     )
+
+
+def _against_slo_ms(attempt: Attempt, ticket: Ticket, item: ItemResult, now_ms: float) -> float:
+    """What of a request's latency the SLO speaks of. Writing takes as long as the answer is
+    long, however empty the fleet: a stream is held to its first token, an answer that was
+    written to its wait and the time for each hundred tokens."""
+    if attempt.answered_ms is not None:
+        return attempt.answered_ms - ticket.arrived_ms
+    size = 1.0
+    if attempt.pool.streams and item.completion_tokens:
+        size = max(usual_size(item.prompt_tokens, item.completion_tokens), 1.0)
+    return attempt.started_ms - ticket.arrived_ms + (now_ms - attempt.started_ms) / size
 
 
 def _close(state: State, ticket: Ticket, now_ms: float) -> None:

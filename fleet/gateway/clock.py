@@ -6,26 +6,8 @@ origin is shifted so that whole seconds of this clock are whole seconds of the w
 one-second windows of all gateways lie on the same grid.
 """
 
-import asyncio
 import time
 from datetime import UTC, datetime, timedelta
-
-_BEGAN_S = time.monotonic()
-
-
-async def step(period_s: float) -> float:
-    """Sleep to the next multiple of `period_s` since this process began; returns how late it
-    woke, in seconds.
-
-    Whoever looks at something several times a second sleeps so: all wake together, once. To
-    wake costs more than to look, and processes that began apart stay apart.
-    """
-    now_s = time.monotonic()
-    left_s = period_s - (now_s - _BEGAN_S) % period_s
-    if left_s < period_s / 2:
-        left_s += period_s
-    await asyncio.sleep(left_s)
-    return time.monotonic() - now_s - left_s
 
 
 class MonotonicClock:

@@ -64,6 +64,7 @@ class Driver:
         self.waiting: dict[str, Request] = {}
         self.faults = 0
         self.polls = 0
+        self.late_ms = 0.0  # how late a timer fired at worst, since somebody set this to 0
         self._loop = asyncio.get_running_loop()
         self._attempts: dict[int, Handle] = {}
         self._due = False
@@ -144,12 +145,15 @@ class Driver:
             if self._timer_ms <= wake_ms + 0.1:
                 return
             self._timer.cancel()
-        self._timer_ms = wake_ms
-        delay_s = max(wake_ms - self.clock.now_ms(), 0.0) / 1000.0
-        self._timer = self._loop.call_later(delay_s, self._wake)
+        now_ms = self.clock.now_ms()
+        self._timer_ms = max(wake_ms, now_ms)
+        self._timer = self._loop.call_later((self._timer_ms - now_ms) / 1000.0, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
+        late_ms = self.clock.now_ms() - self._timer_ms
+        if late_ms > self.late_ms:
+            self.late_ms = late_ms
         if not self._due:
             self._due = True
             self._poll()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from engine.scheduler import Scheduler
 from engine.types import Protocol, ReplicaSpec
-from fleet.gateway.clock import step
+from fleet.gateway.pace import Rest
 from fleet.gateway.transports.connection import Exchange
 from fleet.gateway.transports.http_client import HttpClient
 
@@ -113,6 +113,7 @@ class EngineMetrics:
         self._scheduler = scheduler
         self._client = client
         self._pages: dict[str, _Page] = {}
+        self._rest = Rest(STEP_S)
         self.read = 0
 
     def follow(self, replicas: Mapping[str, ReplicaSpec]) -> None:
@@ -130,16 +131,18 @@ class EngineMetrics:
             if gone.exchange is not None:
                 gone.exchange.cancel()
         self._pages = pages
+        self._rest.nudge()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            now_s = time.monotonic()
-            due = [p for p in self._pages.values() if p.exchange is None and p.next_s <= now_s]
+            now_s, horizon_s = time.monotonic(), self._rest.horizon_s()
+            pages = self._pages.values()
+            due = [page for page in pages if page.exchange is None and page.next_s <= horizon_s]
             for page in due[:MAX_PER_STEP]:
                 page.next_s = now_s + PERIOD_S
                 self._ask(page, now_s)
-            await step(STEP_S)
+            await self._rest.until(min((page.next_s for page in pages), default=now_s + PERIOD_S))
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -11,7 +11,6 @@ import functools
 import ipaddress
 import logging
 import random
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from engine.scheduling.state import SchedulerConfig
 from engine.types import Protocol
 from fleet.gateway import snapshot_file
 from fleet.gateway.app import GatewayApp
-from fleet.gateway.clock import MonotonicClock, step
+from fleet.gateway.clock import MonotonicClock
 from fleet.gateway.config import GatewayConfig
 from fleet.gateway.driver import Driver
 from fleet.gateway.endpoints import explain
@@ -40,6 +39,7 @@ from fleet.gateway.listener import Listener
 from fleet.gateway.openai.endpoints import OpenAIEndpoints
 from fleet.gateway.openai.idempotency import IdempotencyStore
 from fleet.gateway.outbox import Outbox
+from fleet.gateway.pace import step
 from fleet.gateway.prober import Prober
 from fleet.gateway.process import Process
 from fleet.gateway.quota_buckets import SharedBuckets
@@ -56,7 +56,7 @@ from fleet.live.publisher import Publisher
 
 FIRST_READ_S = 2.0  # how long a start waits for Postgres before it serves from the disk
 BEAT_S = 1.0
-LAG_STEP_S = 0.1
+LAG_STEP_S = 0.5
 
 log = logging.getLogger("halcyon.gateway")
 
@@ -251,7 +251,6 @@ class Gateway:
 
     async def _beat(self) -> None:
         while True:
-            began = time.monotonic()
             process = self.process
             process.driver.sweep()
             self._went("live", self.publisher.last_error)
@@ -278,18 +277,16 @@ class Gateway:
                 process.numbers["quota_renewals_total"] = self.quotas.renewals
                 process.numbers["quota_store_failures_total"] = self.quotas.failures
             await self.publisher.publish(process.view())
-            await asyncio.sleep(max(BEAT_S - (time.monotonic() - began), 0.05))
+            await step(BEAT_S)
 
     async def _watch_lag(self) -> None:
-        """The worst overshoot of a short sleep in the last second is the loop's lag."""
-        worst_ms = 0.0
-        turns = 0
+        """How late the scheduler's timers fire, and this one: the worst of the last second."""
+        driver = self.process.driver
+        late_ms = 0.0
         while True:
-            worst_ms = max(worst_ms, await step(LAG_STEP_S) * 1000.0)
-            turns += 1
-            if turns >= BEAT_S / LAG_STEP_S:
-                self.process.lag_ms = round(max(worst_ms, 0.0), 3)
-                worst_ms, turns = 0.0, 0
+            before_ms, late_ms = late_ms, max(await step(LAG_STEP_S), 0.0) * 1000.0
+            late_ms, driver.late_ms = max(late_ms, driver.late_ms), 0.0
+            self.process.lag_ms = round(max(before_ms, late_ms), 3)
 
 
 def _report_end(task: "asyncio.Task[None]") -> None:

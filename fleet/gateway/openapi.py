@@ -10,10 +10,10 @@ from fleet.gateway.openapi_parts import (
     IDEMPOTENCY_KEY,
     ONLY_SOME,
     REF,
+    VERSION,
     anything,
     in_path,
     operation,
-    text_header,
     unguarded,
 )
 from fleet.gateway.schema import InferRequest, InferResponse, QuoteRequest
@@ -46,12 +46,7 @@ def document() -> dict[str, Any]:
                     "Run a model within a deadline.",
                     body=infer,
                     answer=answer,
-                    parameters=[
-                        IDEMPOTENCY_KEY,
-                        text_header(
-                            "X-Halcyon-Version", "Which version, for keys that may choose.", 128
-                        ),
-                    ],
+                    parameters=[IDEMPOTENCY_KEY, VERSION],
                     also=ONLY_SOME,
                 )
             },

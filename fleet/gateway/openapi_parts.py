@@ -77,6 +77,11 @@ def number_header(name: str, description: str, least: float, most: float) -> dic
     return _header(name, description, {"type": "number", "minimum": least, "maximum": most})
 
 
+def choice_header(name: str, description: str, choices: list[str]) -> dict[str, Any]:
+    """One of some words in a header that may be left out."""
+    return _header(name, description, {"type": "string", "enum": choices})
+
+
 def in_path(name: str) -> dict[str, Any]:
     """A piece of the path."""
     schema = {"type": "string", "minLength": 1}
@@ -97,3 +102,4 @@ def _as_json(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 IDEMPOTENCY_KEY = text_header("Idempotency-Key", "The same key and body are run once.", 255)
+VERSION = text_header("X-Halcyon-Version", "Which version, for keys that may choose.", 128)

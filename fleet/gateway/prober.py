@@ -17,7 +17,7 @@ import msgspec
 
 from engine.scheduler import Scheduler
 from engine.types import Protocol, ReplicaSpec
-from fleet.gateway.clock import step
+from fleet.gateway.pace import Rest
 from fleet.gateway.transports.connection import Exchange
 from fleet.gateway.transports.http_client import HttpClient
 
@@ -74,6 +74,7 @@ class Prober:
         self._touch = touch
         self._probed = probed
         self._probes: dict[str, Probe] = {}
+        self._rest = Rest(STEP_S)
         self.sent = 0
 
     def follow(self, replicas: Mapping[str, ReplicaSpec]) -> None:
@@ -90,19 +91,22 @@ class Prober:
             if gone.exchange is not None:
                 gone.exchange.cancel()
         self._probes = probes
+        self._rest.nudge()
 
     async def run(self) -> None:
         """Until cancelled. Probes are spread over the period by their order."""
         while True:
-            now_s = time.monotonic()
+            now_s, horizon_s = time.monotonic(), self._rest.horizon_s()
             period_s = max(PERIOD_S, len(self._probes) / MAX_PER_S)
+            next_s = now_s + period_s
             for place, probe in enumerate(list(self._probes.values())):
-                if probe.exchange is None and probe.next_s <= now_s:
+                if probe.exchange is None and probe.next_s <= horizon_s:
                     first = probe.next_s == 0.0
                     spread_s = (place % 16) / 16 * period_s if first else 0.0
                     probe.next_s = now_s + period_s + spread_s
                     self._send(probe, now_s)
-            await step(STEP_S)
+                next_s = min(next_s, probe.next_s)
+            await self._rest.until(next_s)
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -128,6 +132,7 @@ class Prober:
         if status == 404 and probe.path + 1 < len(PATHS[probe.spec.protocol]):
             probe.path += 1
             probe.next_s = 0.0
+            self._rest.nudge()
             return
         probe.failures = 0
         report = Report()

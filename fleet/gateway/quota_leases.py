@@ -32,7 +32,8 @@ from engine.admission.leased_bucket import Leased, QuotaLeases
 from engine.admission.place_pool import PlacePool
 from engine.admission.quota_lease import Ask, Grant, QuotaPool
 from engine.errors import InvalidInput
-from fleet.gateway.clock import MonotonicClock, step
+from fleet.gateway.clock import MonotonicClock
+from fleet.gateway.pace import Rest
 
 STEP_S = 0.1
 STORE_TIMEOUT_S = 0.5
@@ -107,6 +108,8 @@ class QuotaKeeper:
         # what all gateways had on lease when this one last heard, and until when its own lives
         self._outstanding: WeakKeyDictionary[Leased, tuple[float, float]] = WeakKeyDictionary()
         self._next_beat_s = 0.0
+        self._rest = Rest(STEP_S)
+        leases.on_touch = self._rest.nudge
         self.renewals = 0
         self.conflicts = 0
         self.failures = 0
@@ -118,9 +121,8 @@ class QuotaKeeper:
             if pause_s:
                 await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
             else:
-                await step(STEP_S)
-                if not (self._hungry or self._leases.touched or self._is_beat_due):
-                    continue
+                busy = self._hungry or self._leases.touched
+                await self._rest.until(0.0 if busy else self._next_beat_s)
             try:
                 async with asyncio.timeout(4 * STORE_TIMEOUT_S):
                     await self._beat()
@@ -157,7 +159,7 @@ class QuotaKeeper:
 
     @property
     def _is_beat_due(self) -> bool:
-        return time.monotonic() >= self._next_beat_s
+        return self._next_beat_s <= self._rest.horizon_s()
 
     async def _beat(self) -> None:
         """Say that this gateway lives and count the others; also the proof that the store does."""

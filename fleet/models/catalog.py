@@ -20,7 +20,10 @@ class Model(models.Model):
         help_text="How one of its replicas is chosen for a batch.",
     )
     slo_ms = models.FloatField(
-        "SLO (ms)", default=1000.0, help_text="End-to-end p95 that admission defends."
+        "SLO (ms)",
+        default=1000.0,
+        help_text="The p95 that admission defends: end to end; of a stream, to its first token;"
+        " of a written answer, for each hundred tokens.",
     )
     description = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)

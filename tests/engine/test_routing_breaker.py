@@ -192,7 +192,7 @@ def test_a_replica_that_streams_slowly_is_not_taken_for_a_hanging_one() -> None:
     state = replica()
     for start_ms in range(0, 10_000, 1_000):
         lease = state.acquire(start_ms)
-        state.answered(start_ms + 200.0)
+        lease.begin(start_ms + 200.0)
         lease.release(Outcome.DEADLINE, None, start_ms + 900.0)
     assert state.why_not(10_000.0) is None
 

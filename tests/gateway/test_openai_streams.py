@@ -95,3 +95,17 @@ async def test_leaving_in_the_middle_of_a_stream_closes_the_server(scene: Scene)
     await stream.close()
     await until(lambda: scene.active == 0, 1.0, "a closed upstream")
     assert all(replica["breaker"]["trips"] == 0 for replica in await scene.replicas())
+
+
+async def test_many_readers_of_long_answers_do_not_wait_for_one_another(scene: Scene) -> None:
+    """More than a server is given before anything is known of it, all before the first ends."""
+    readers = 80
+    scene.behave(tokens=600, token_delay_ms=100)
+    streams = [asyncio.create_task(scene.chat(stream=True)) for _ in range(readers)]
+    try:
+        await until(lambda: scene.active == readers, 20.0, "every stream under way")
+        assert all(upstream.stats["completed"] == 0 for upstream in scene.upstreams)
+    finally:
+        for stream in await asyncio.gather(*streams):
+            await stream.close()
+    await until(lambda: scene.active == 0, 5.0, "closed upstreams")

@@ -6,11 +6,14 @@ knows may be sent too and passes through.
 
 from typing import Any
 
+from engine.types import Lane
 from fleet.gateway.openai.schema import ChatBody, CompletionBody, EmbeddingBody
 from fleet.gateway.openapi_parts import (
     IDEMPOTENCY_KEY,
     ONLY_SOME,
+    VERSION,
     anything,
+    choice_header,
     in_path,
     number_header,
     operation,
@@ -73,6 +76,10 @@ def _run(name: str, summary: str, body: dict[str, Any], *more: dict[str, Any]) -
             ),
             *more,
             text_header("X-Halcyon-Session", "Draws requests of a session to one replica.", 256),
+            choice_header(
+                "X-Halcyon-Lane", "Bulk goes where interactive work leaves room.", list(Lane)
+            ),
+            VERSION,
             IDEMPOTENCY_KEY,
         ],
         error=_ERROR,
