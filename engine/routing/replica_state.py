@@ -128,21 +128,16 @@ class ReplicaState:
 
     def healthy(self, now_ms: float) -> float:
         """The health score, refreshed where it is stale."""
-        health = self.health
-        return health.observe(self.vitals(now_ms), now_ms) if health.due(now_ms) else health.value
-
-    def vitals(self, now_ms: float) -> Vitals:
-        return Vitals(
+        if not self.health.due(now_ms):
+            return self.health.value
+        vitals = Vitals(
             fault_ratio=self.breaker.fault_ratio(now_ms),
             latency_ms=self.latency.typical_ms,
             median_ms=self.surroundings.median_ms,
             gpu_memory_ratio=self.gpu_memory_ratio,
             occupied_ratio=(self.in_flight + self.elsewhere) / self.ceiling,
         )
-
-    def error_ratio(self, now_ms: float) -> float | None:
-        """Faults over the last 30 s; None without samples."""
-        return self.breaker.fault_ratio(now_ms)
+        return self.health.observe(vitals, now_ms)
 
     def age_ms(self, now_ms: float) -> float:
         """Since its process started, as far as anybody said."""
@@ -177,8 +172,7 @@ class ReplicaState:
         """A lease ended: free its place and learn from it. Called by the lease, once."""
         in_flight = self.in_flight
         self.in_flight = in_flight - 1
-        if lease.begun:
-            self.begun -= 1
+        self.begun -= lease.begun
         if self.shared is not None:
             self.shared.given_back(self, now_ms)
         surroundings = self.surroundings
@@ -188,7 +182,10 @@ class ReplicaState:
         if lease.generation == breaker.generation:
             silent = False
             if outcome is Outcome.SUCCESS:
-                self._succeeded(elapsed_ms, size, in_flight, lease.begun, now_ms)
+                self._succeeded(elapsed_ms, now_ms)
+                if not lease.begun:  # else the ceiling learned from its first byte
+                    self._places.answered(elapsed_ms / size, in_flight, now_ms)
+                    self.ceiling = self._places.value
             elif outcome is Outcome.FAULT:
                 self.latency.penalise(elapsed_ms, surroundings.median_ms, now_ms)
                 self.pace.faulted(self._rng, now_ms)
@@ -207,7 +204,8 @@ class ReplicaState:
                 now_ms=now_ms,
             )
             if state is not BreakerState.CLOSED and breaker.state is BreakerState.CLOSED:
-                self._healed(now_ms)
+                self.latency.forgive()
+                self.slow_start.begin(now_ms, self.config.slow_start.recovery_ms)
         if (
             self.slot < 0
             or state is not BreakerState.CLOSED
@@ -219,8 +217,7 @@ class ReplicaState:
     # -- learning --------------------------------------------------------------------
 
     def began(self, lease: Lease, now_ms: float) -> bool:
-        """A stream's first byte came: whatever else is wrong, it is not hanging. Returns whether
-        the ceiling rose."""
+        """A stream's first byte came: it is not hanging. Returns whether the ceiling rose."""
         self._silence.broken(now_ms)
         self.begun += 1
         before = self.ceiling
@@ -241,11 +238,6 @@ class ReplicaState:
             self.shared.busy(self, self.busy.until_ms, now_ms)
         self.surroundings.changed(self, now_ms)
 
-    def reported_queue(self, queued: int | None) -> None:
-        """How many wait at the replica itself, where it says so."""
-        if queued is not None:
-            self.queued = queued
-
     def report(
         self,
         now_ms: float,
@@ -263,7 +255,8 @@ class ReplicaState:
                 self.breaker.hint()
         if max_concurrency is not None and max_concurrency >= 1:
             self._declare(max_concurrency)
-        self.reported_queue(queued)
+        if queued is not None:
+            self.queued = queued
         if gpu_memory_ratio is not None:
             self.gpu_memory_ratio = gpu_memory_ratio
         if loaded_models is not None:
@@ -297,9 +290,7 @@ class ReplicaState:
         self.queued = 0
         self.slow_start.begin(self._process.started_ms, self.config.slow_start.ramp_ms)
 
-    def _succeeded(
-        self, elapsed_ms: float, size: float, in_flight: int, begun: bool, now_ms: float
-    ) -> None:
+    def _succeeded(self, elapsed_ms: float, now_ms: float) -> None:
         self.batches += 1
         self.last_success_ms = now_ms
         self._silence.broken(now_ms)
@@ -307,10 +298,3 @@ class ReplicaState:
         self.recent.record(elapsed_ms, now_ms)
         self.busy.free()
         self.pace.succeeded()
-        if not begun:  # else the ceiling learned from its first byte
-            self._places.answered(elapsed_ms / size, in_flight, now_ms)
-            self.ceiling = self._places.value
-
-    def _healed(self, now_ms: float) -> None:
-        self.latency.forgive()
-        self.slow_start.begin(now_ms, self.config.slow_start.recovery_ms)

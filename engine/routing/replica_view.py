@@ -32,7 +32,7 @@ def view(replica: ReplicaState, now_ms: float) -> ReplicaView:
         "score": replica.score(now_ms),
         "latencyMs": replica.latency.typical_ms,
         "p95Ms": replica.recent.quantile(0.95, now_ms),
-        "errorRatio": replica.error_ratio(now_ms),
+        "errorRatio": replica.breaker.fault_ratio(now_ms),
         "batches": replica.batches,
         "backpressure": replica.busy.answers,
         "breaker": _breaker(replica, now_ms),

@@ -99,7 +99,9 @@ def _version(state: State, spec: ModelSpec, version: str, now_ms: float) -> Vers
         share = 0.0 if split.shadow else split.canary_ratio
     replicas = list(pool.router.roster.by_id.values())
     latency = pool.latency.merged(now_ms)
-    ratios = [r for r in (replica.error_ratio(now_ms) for replica in replicas) if r is not None]
+    ratios = [
+        r for r in (replica.breaker.fault_ratio(now_ms) for replica in replicas) if r is not None
+    ]
     return {
         "version": version,
         "arm": None if arm is None else str(arm),

@@ -143,7 +143,8 @@ def observe(state: State, attempt: Attempt, report: LeaseReport, now_ms: float) 
         replica.backpressure(report.retry_after_ms, now_ms)
     if outcome is not Outcome.SUCCESS:
         return
-    replica.reported_queue(report.queued_at_replica)
+    if report.queued_at_replica is not None:
+        replica.queued = report.queued_at_replica
     pool.last_success_ms = now_ms
     if pool.streams:
         _learn_stream(attempt, report, elapsed_ms, now_ms)

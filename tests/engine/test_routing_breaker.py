@@ -29,7 +29,7 @@ def test_sixty_requests_that_the_upstream_calls_bad_leave_it_closed() -> None:
         for _ in range(60):
             end(state, outcome, 100.0)
     assert state.breaker.state is BreakerState.CLOSED
-    assert state.error_ratio(100.0) is None
+    assert state.breaker.fault_ratio(100.0) is None
 
 
 def test_a_replica_that_fails_every_third_request_is_out_within_a_few_dozen() -> None:

@@ -140,8 +140,8 @@ def test_a_weight_of_two_halves_the_score() -> None:
 def test_work_that_waits_at_the_replica_itself_counts_against_it() -> None:
     state = replica()
     end(state, Outcome.SUCCESS, 100.0, 100.0)
-    state.reported_queue(4)
-    state.reported_queue(None)
+    state.report(0.0, queued=4)
+    state.report(0.0, queued=None)
     assert state.score(100.0) == pytest.approx(500.0)
 
 
