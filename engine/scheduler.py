@@ -106,15 +106,15 @@ class Scheduler:
     def first_byte(self, lease_id: int) -> None:
         """A stream began to answer: from here on no retry and no hedge."""
         attempt = self._attempt(lease_id)
-        if not attempt.streaming:
-            attempt.streaming = True
-            state = self._state
-            attempt.answered_ms = now_ms = state.clock.now_ms()
-            if attempt.lease.begin(now_ms):
-                state.dirty[attempt.pool] = None
-            rival = attempt.rival
-            if rival is not None and rival.lease_id in state.attempts:
-                dispatch.abort(state, rival, Outcome.CANCELLED, "the other attempt began to answer")
+        if attempt.streaming:
+            return
+        state = self._state
+        attempt.answered_ms = now_ms = state.clock.now_ms()
+        if attempt.lease.begin(now_ms):
+            state.dirty[attempt.pool] = None
+        rival = attempt.rival
+        if rival is not None and rival.lease_id in state.attempts:
+            dispatch.abort(state, rival, Outcome.CANCELLED, "the other attempt began to answer")
 
     def complete(self, lease_id: int, report: LeaseReport) -> None:
         """An attempt ended. Its lease is released here, exactly once."""

@@ -36,7 +36,6 @@ class Attempt:
         "rival",
         "route",
         "started_ms",
-        "streaming",
         "work",
     )
 
@@ -60,10 +59,9 @@ class Attempt:
         self.started_ms = started_ms
         self.hedge_of = hedge_of
         self.rival: Attempt | None = None
-        self.streaming = False
         self.aborted = False
         self.abort_outcome: Outcome | None = None
-        self.answered_ms: float | None = None
+        self.answered_ms: float | None = None  # the first byte of a stream
         work = longest = 0.0
         for member in members:
             work += member.work
@@ -76,6 +74,11 @@ class Attempt:
     @property
     def items(self) -> int:
         return sum(member.items for member in self.members)
+
+    @property
+    def streaming(self) -> bool:
+        """Whether it began to answer."""
+        return self.answered_ms is not None
 
     def waiting(self) -> list[Ticket]:
         """The members that have not been answered yet."""

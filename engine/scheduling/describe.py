@@ -99,9 +99,7 @@ def _version(state: State, spec: ModelSpec, version: str, now_ms: float) -> Vers
         share = 0.0 if split.shadow else split.canary_ratio
     replicas = list(pool.router.roster.by_id.values())
     latency = pool.latency.merged(now_ms)
-    ratios = [
-        r for r in (replica.breaker.fault_ratio(now_ms) for replica in replicas) if r is not None
-    ]
+    ratios = [r for each in replicas if (r := each.breaker.fault_ratio(now_ms)) is not None]
     return {
         "version": version,
         "arm": None if arm is None else str(arm),

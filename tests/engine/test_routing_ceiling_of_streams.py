@@ -19,11 +19,16 @@ class Server:
         self.running: list[tuple[float, Dispatch]] = []  # and when it ends
         self.most = 0
 
-    def step(self, by_ms: float, new: list[Dispatch]) -> None:
-        """Take what was dispatched, start what has room, end what is over."""
-        self.waiting += new
+    def serve(self, seconds: float) -> None:
+        """Go on for so long, in steps of a first token."""
+        self.waiting += self.table.poll()
+        for _ in range(round(seconds * 1000.0 / self.first_ms)):
+            self._step()
+
+    def _step(self) -> None:
+        """Start what has room, end what is over."""
         self.most = max(self.most, len(self.waiting) + len(self.running))
-        self.waiting += self.table.advance(by_ms)
+        self.waiting += self.table.advance(self.first_ms)
         now_ms = self.table.clock.now_ms()
         while self.waiting and len(self.running) < self.places:
             dispatch = self.waiting.pop(0)
@@ -57,10 +62,7 @@ def test_long_streams_do_not_wait_for_the_end_of_others_where_the_server_has_roo
     table = one_server(256)
     server = Server(table, places=256, first_ms=50.0)
     submit(table, 64)
-    new = table.poll()
-    for _ in range(40):  # two seconds, a tenth of a stream
-        server.step(50.0, new)
-        new = []
+    server.serve(2.0)  # a tenth of a stream
     assert len(server.running) == 64
 
 
@@ -68,10 +70,7 @@ def test_a_server_that_queues_streams_inside_is_not_given_more() -> None:
     table = one_server(256)
     server = Server(table, places=8, first_ms=50.0)
     submit(table, 100)
-    new = table.poll()
-    for _ in range(2000):
-        server.step(50.0, new)
-        new = []
+    server.serve(100.0)
     assert server.most <= 2 * 16  # the first ceiling, before anything was known
     assert ceiling(table) <= 2 * 16
 
@@ -95,9 +94,6 @@ def test_the_declared_maximum_bounds_streams_too() -> None:
     table = one_server(20)
     server = Server(table, places=256, first_ms=50.0)
     submit(table, 64)
-    new = table.poll()
-    for _ in range(40):
-        server.step(50.0, new)
-        new = []
+    server.serve(2.0)
     assert server.most == 20
     assert ceiling(table) == 20
